@@ -1,0 +1,39 @@
+//! Where the processes of a job meet.
+//!
+//! # The subject
+//!
+//! The processes of a job start without knowing each other. They need one small shared place in
+//! which to write "rank 3 is here, at this address", to wait for the others' entries, and to
+//! agree. That place is a *store*: a table of keys and bytes. Bulk data never goes through it.
+//!
+//! A store promises the same wherever it lives: a read waits for its key to appear until a
+//! [`Deadline`], whichever verb brings the key into being; a wrong request is refused with a
+//! [`Refusal`] and harms nothing else; a call that gives up names what was [`Missing`].
+//!
+//! | store | lives in | for |
+//! |---|---|---|
+//! | [`MemStore`] | this process | threads, tests |
+//! | [`FileStore`] | a file | processes that share a file system |
+//! | [`TcpStore`] | a [`Server`]'s process | processes anywhere, who prove that they know the job's [`Secret`] |
+//! | [`PrefixStore`] | part of another store | giving each job, round and group its own names |
+//!
+//! # Where to start
+//!
+//! [`Store`] is the one trait; its page has an example. [`Server::start`] and
+//! [`TcpStore::connect`] are the two ends of a store over TCP.
+#![forbid(unsafe_code)]
+
+mod deadline;
+mod error;
+mod mem;
+mod prefix;
+mod request;
+mod store;
+mod table;
+
+pub use deadline::Deadline;
+pub use error::{EntryType, Error, ErrorKind, HandshakeError, Missing, Refusal, Result};
+pub use mem::MemStore;
+pub use prefix::PrefixStore;
+pub use request::{Limits, Pair, Reply, Request, Swap};
+pub use store::{DEFAULT_PATIENCE, Store};

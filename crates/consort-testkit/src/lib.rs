@@ -1,0 +1,2 @@
+//! What consort's tests are made with.
+#![forbid(unsafe_code)]
