@@ -1,0 +1,45 @@
+//! The machine room: what this process may use of the machine it runs on.
+//!
+//! # The subject
+//!
+//! A machine is seldom a process's own. A container may use two of its sixty-four processors, a
+//! batch system pins ranks to some of them, a quota takes the processor away in the middle of a
+//! period, a limit ends the process that asks for too much memory. How to wait, how many ranks to
+//! start and which address to listen on all follow from what is *allowed*, not from what is there.
+//!
+//! | room | answers |
+//! |---|---|
+//! | [`topo`] | which processors, caches and memory nodes; how many cores that comes to |
+//! | [`memory`] | how much memory, shared memory and huge pages |
+//! | [`limits`] | how many files, processes and locked bytes |
+//! | [`net`] | which interfaces, and which of them leads to a peer |
+//! | [`host`] | which machine this is: who can share memory with whom |
+//! | [`clock`] | whether its clocks can be relied on |
+//! | [`ability`] | whether the system calls that consort is built on are permitted |
+//!
+//! Nothing here fails because a file is missing: what cannot be known is `None` or empty, and
+//! whoever asks decides what that means.
+//!
+//! # Where to start
+//!
+//! ```
+//! use consort_sys::topo::Topology;
+//!
+//! let machine = Topology::here();
+//! println!("{} ranks can have a core each", machine.effective_cores());
+//! assert!(machine.effective_cores() >= 1);
+//! ```
+//!
+//! Every reader comes in two parts: a parser over text, and a thin function that reads the files
+//! under a root directory. The root is `/` except in tests.
+#![forbid(unsafe_code)]
+
+pub mod ability;
+mod cgroup;
+pub mod clock;
+pub mod host;
+pub mod limits;
+pub mod memory;
+pub mod net;
+mod root;
+pub mod topo;
