@@ -1,2 +1,37 @@
-//! What consort's tests are made with.
+//! What consort's tests are made with. For tests only.
+//!
+//! # The subject
+//!
+//! A library for many processes is tested with many processes, and what it promises about
+//! failures is tested with real failures. So:
+//!
+//! - [`ranks`] runs a closure in several real processes and returns what each of them found.
+//!   [`Ranks`] is the same with a handle on the running processes: a test can kill, stop and
+//!   continue a rank at a known moment. There is always a time limit, and a test that fails shows
+//!   the output of every rank.
+//! - [`Hosts`] are network namespaces on one wire: hosts with addresses and links of their own,
+//!   whose cables can be pulled. Where the system does not permit them the test says [`skip`].
+//! - [`store`] is the conformance suite of `consort_store::Store`: what every store promises, one
+//!   function per promise. A new store is done when it passes.
+//!
+//! # Where to start
+//!
+//! ```no_run
+//! #[test]
+//! fn ranks_know_who_they_are() {
+//!     let found = consort_testkit::ranks(4, |ctx| ctx.rank());
+//!     assert_eq!(found, [0, 1, 2, 3]);
+//! }
+//! # fn main() {}
+//! ```
 #![forbid(unsafe_code)]
+
+mod hosts;
+mod ranks;
+mod scratch;
+mod skip;
+pub mod store;
+
+pub use hosts::{Address, Host, Hosts};
+pub use ranks::{Context, Job, Outcome, Ranks, ranks};
+pub use skip::{Skip, skip};

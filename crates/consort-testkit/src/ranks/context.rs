@@ -1,0 +1,134 @@
+//! The rank's side: who it is, and how it runs its closure.
+
+use std::any::Any;
+use std::path::PathBuf;
+use std::process::{Command, exit};
+use std::{env, panic};
+
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::layout::{Layout, Note};
+use crate::hosts::Address;
+
+/// What a rank knows about itself and its job.
+#[derive(Debug)]
+pub struct Context {
+    rank: u32,
+    world: u32,
+    hosts: Vec<Address>,
+    layout: Layout,
+}
+
+impl Context {
+    /// This rank's number, from zero.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// How many ranks there are.
+    pub fn world(&self) -> u32 {
+        self.world
+    }
+
+    /// A directory that all ranks of the job share, empty at first. It is removed with the job.
+    pub fn dir(&self) -> PathBuf {
+        self.layout.shared()
+    }
+
+    /// The address of the host that `rank` is on, if the ranks are on hosts.
+    pub fn address_of(&self, rank: u32) -> Option<Address> {
+        self.hosts.get(rank as usize % self.hosts.len().max(1)).copied()
+    }
+
+    /// Says that this rank has come to a point; see [`Job::await_point`](super::Job::await_point).
+    pub fn reach(&self, point: &str) {
+        self.layout.reach(self.rank, point);
+    }
+
+    /// What the first process [told](super::Job::tell) under this name. Waits for it; the job's
+    /// limit ends the wait.
+    pub fn told<T: DeserializeOwned>(&self, name: &str) -> T {
+        self.layout.await_told(name)
+    }
+}
+
+/// Which rank of which job this process is.
+#[derive(Debug)]
+pub(crate) struct Role {
+    pub(crate) rank: u32,
+    pub(crate) dir: PathBuf,
+}
+
+impl Role {
+    /// The role of this process, unless it is the first.
+    pub(crate) fn from_environment() -> Option<Self> {
+        let rank = env::var(RANK).ok()?.parse().ok()?;
+        let dir = env::var_os(DIR)?.into();
+        Some(Self { rank, dir })
+    }
+
+    pub(crate) fn write_environment(&self, command: &mut Command, call: &str) {
+        command.env(RANK, self.rank.to_string()).env(DIR, &self.dir);
+        command.env(CALL, call).env(PARENT, std::process::id().to_string());
+    }
+
+    /// Runs the closure as this rank and ends the process.
+    pub(crate) fn run<T: Serialize>(self, call: &str, body: impl FnOnce(&Context) -> T) -> ! {
+        die_with_the_first_process();
+        let meant = env::var(CALL).unwrap_or_default();
+        assert_eq!(
+            call, meant,
+            "a rank came to another `start` than the one that made it; a test starts ranks once"
+        );
+        let layout = Layout::new(&self.dir);
+        layout.leave(self.rank, Note::Begun, &());
+        let (world, hosts) = layout.world();
+        let context = Context { rank: self.rank, world, hosts, layout };
+        match panic::catch_unwind(panic::AssertUnwindSafe(|| body(&context))) {
+            Ok(result) => {
+                context.layout.leave(self.rank, Note::Result, &result);
+                exit(0);
+            }
+            Err(payload) => {
+                context.layout.leave(self.rank, Note::Panic, &words_of(&*payload));
+                exit(PANICKED);
+            }
+        }
+    }
+}
+
+/// Whether this process is a rank.
+pub(crate) fn in_a_rank() -> bool {
+    Role::from_environment().is_some()
+}
+
+/// The signal comes only if the first process ends after this call, so look once more whether it
+/// is still the parent.
+fn die_with_the_first_process() {
+    set_parent_process_death_signal(Some(Signal::KILL)).expect("SIGKILL is a signal");
+    let parent = getppid().map(|pid| Pid::as_raw(Some(pid)).to_string());
+    if parent != env::var(PARENT).ok() {
+        exit(ORPHANED);
+    }
+}
+
+fn words_of(payload: &(dyn Any + Send)) -> String {
+    if let Some(text) = payload.downcast_ref::<&str>() {
+        (*text).to_owned()
+    } else if let Some(text) = payload.downcast_ref::<String>() {
+        text.clone()
+    } else {
+        "a panic without words".to_owned()
+    }
+}
+
+/// The exit code of a rank whose closure panicked; the same as Rust's own.
+pub(crate) const PANICKED: i32 = 101;
+const ORPHANED: i32 = 102;
+
+const RANK: &str = "CONSORT_TESTKIT_RANK";
+const DIR: &str = "CONSORT_TESTKIT_DIR";
+const CALL: &str = "CONSORT_TESTKIT_CALL";
+const PARENT: &str = "CONSORT_TESTKIT_PARENT";
