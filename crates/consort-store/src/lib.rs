@@ -23,17 +23,26 @@
 //! [`TcpStore::connect`] are the two ends of a store over TCP.
 #![forbid(unsafe_code)]
 
+pub mod auth;
 mod deadline;
 mod error;
+mod file;
+mod machine;
 mod mem;
 mod prefix;
+pub mod proto;
 mod request;
+mod secret;
 mod store;
 mod table;
+mod tcp;
 
 pub use deadline::Deadline;
 pub use error::{EntryType, Error, ErrorKind, HandshakeError, Missing, Refusal, Result};
+pub use file::FileStore;
 pub use mem::MemStore;
 pub use prefix::PrefixStore;
 pub use request::{Limits, Pair, Reply, Request, Swap};
+pub use secret::Secret;
 pub use store::{DEFAULT_PATIENCE, Store};
+pub use tcp::{Dial, Server, TcpStore};
