@@ -4,16 +4,21 @@
 //! A request that cannot be satisfied yet is answered with [`Outcome::Blocked`]; who waits, and
 //! how, is the business of the store around it.
 
+mod snapshot;
+
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use crate::error::{EntryType, Missing, Refusal};
 use crate::request::{Limits, Pair, Reply, Request, Swap, check_value};
+
+pub(crate) use snapshot::Part;
 
 /// The table of one store.
 #[derive(Debug)]
 pub(crate) struct Table {
     entries: HashMap<Box<str>, Entry>,
     held: usize,
+    changes: u64,
     limits: Limits,
 }
 
@@ -44,7 +49,7 @@ struct Barrier {
 
 impl Table {
     pub(crate) fn new(limits: Limits) -> Self {
-        Self { entries: HashMap::new(), held: 0, limits }
+        Self { entries: HashMap::new(), held: 0, changes: 0, limits }
     }
 
     /// Carries out a request, or says what it has to wait for. A refused or blocked request has
@@ -59,6 +64,17 @@ impl Table {
     /// Whether the key exists.
     pub(crate) fn contains(&self, key: &str) -> bool {
         self.entries.contains_key(key)
+    }
+
+    /// Counts the changes so far; one request may count as several, or as none if everything was
+    /// as it asks already.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// How many bytes the table holds, keys and a charge for each entry included.
+    pub(crate) fn held(&self) -> usize {
+        self.held
     }
 
     /// What a blocked request is waiting for.
@@ -187,6 +203,7 @@ impl Table {
             }
             current.extend_from_slice(value);
             self.held += value.len();
+            self.changes += u64::from(!value.is_empty());
         } else {
             self.put(key, Entry::Value(value.to_vec()))?;
         }
@@ -207,6 +224,7 @@ impl Table {
         if let Some(Entry::Queue(queue)) = self.entries.get_mut(key) {
             queue.push_back(value.to_vec());
             self.held += PER_ENTRY + value.len();
+            self.changes += 1;
         } else {
             self.put(key, Entry::Queue(VecDeque::from([value.to_vec()])))?;
         }
@@ -220,6 +238,7 @@ impl Table {
         let first = queue.pop_front();
         if let Some(first) = &first {
             self.held -= PER_ENTRY + first.len();
+            self.changes += 1;
         }
         if queue.is_empty() {
             self.remove(key);
@@ -235,26 +254,36 @@ impl Table {
         if rank >= world {
             return refuse("it is not one of them");
         }
-        let mut barrier = self.barrier(key)?.cloned().unwrap_or(Barrier {
-            world,
-            generation: 0,
-            arrived: BTreeSet::new(),
-        });
-        if barrier.arrived.is_empty() {
-            barrier.world = world;
-        } else if barrier.world != world {
-            let expected = barrier.world;
-            return Err(Refusal::BarrierWorld { key: key.to_owned(), expected, given: world });
+        match self.barrier(key)? {
+            None => {
+                let barrier = Barrier { world, generation: 0, arrived: BTreeSet::new() };
+                self.check_room(charge(key, PER_ENTRY))?;
+                self.put(key, Entry::Barrier(barrier))?;
+            }
+            Some(barrier) if barrier.arrived.is_empty() => {}
+            Some(barrier) if barrier.world != world => {
+                let expected = barrier.world;
+                return Err(Refusal::BarrierWorld { key: key.to_owned(), expected, given: world });
+            }
+            Some(barrier) if barrier.arrived.contains(&rank) => {
+                return refuse("it is there already, waiting for the others");
+            }
+            Some(_) => {}
         }
-        if !barrier.arrived.insert(rank) {
-            return refuse("it is there already, waiting for the others");
-        }
+        self.check_room(PER_ENTRY)?;
+        let Some(Entry::Barrier(barrier)) = self.entries.get_mut(key) else {
+            unreachable!("it was found or made above");
+        };
         let generation = barrier.generation;
+        barrier.world = world;
+        barrier.arrived.insert(rank);
+        self.held += PER_ENTRY;
+        self.changes += 1;
         if barrier.arrived.len() == world as usize {
+            self.held -= PER_ENTRY * barrier.arrived.len();
             barrier.generation += 1;
             barrier.arrived.clear();
         }
-        self.put(key, Entry::Barrier(barrier))?;
         Ok(Reply::Generation(generation))
     }
 
@@ -267,6 +296,7 @@ impl Table {
         let pending = barrier.generation == generation;
         if pending && barrier.arrived.remove(&rank) {
             self.held -= PER_ENTRY;
+            self.changes += 1;
         }
         Ok(Reply::Flag(pending))
     }
@@ -300,12 +330,14 @@ impl Table {
         let needed = charge(key, entry.length());
         self.check_room(needed.saturating_sub(freed))?;
         match self.entries.get_mut(key) {
+            Some(slot) if *slot == entry => return Ok(()),
             Some(slot) => *slot = entry,
             None => {
                 self.entries.insert(key.into(), entry);
             }
         }
         self.held = self.held - freed + needed;
+        self.changes += 1;
         Ok(())
     }
 
@@ -313,6 +345,7 @@ impl Table {
         let removed = self.entries.remove(key);
         if let Some(entry) = &removed {
             self.held -= charge(key, entry.length());
+            self.changes += 1;
         }
         removed.is_some()
     }
