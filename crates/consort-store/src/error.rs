@@ -91,6 +91,27 @@ pub enum Error {
         reason: String,
     },
 
+    /// Two processes came as one rank.
+    #[error(
+        "another process has come to {occasion:?} as rank {rank}: two processes were started with \
+         the same rank, or this store still holds an earlier job"
+    )]
+    RankTaken {
+        /// The rank.
+        rank: u32,
+        /// Where they met.
+        occasion: String,
+    },
+
+    /// A scatter with the wrong number of pieces.
+    #[error("a scatter among {world} ranks takes {world} pieces, not {given}")]
+    Pieces {
+        /// How many were given.
+        given: usize,
+        /// How many ranks there are.
+        world: u32,
+    },
+
     /// An address could not be understood.
     #[error("{text:?} is not a meeting address: {reason}")]
     Address {
@@ -118,6 +139,8 @@ impl Error {
             | Self::Handshake { .. }
             | Self::Secret { .. }
             | Self::File { .. }
+            | Self::RankTaken { .. }
+            | Self::Pieces { .. }
             | Self::Address { .. }
             | Self::Listen { .. } => ErrorKind::Mistake,
             Self::Timeout { .. } => ErrorKind::Deadline,
@@ -169,7 +192,9 @@ pub enum Refusal {
         limit: usize,
     },
     /// One request, or the reply to it, would be too large.
-    #[error("one request or reply of {length} bytes is over the limit of {limit}: ask for less at a time")]
+    #[error(
+        "one request or reply of {length} bytes is over the limit of {limit}: ask for less at a time"
+    )]
     MessageTooLarge {
         /// How large it would be.
         length: usize,

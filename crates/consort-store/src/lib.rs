@@ -26,6 +26,7 @@
 pub mod auth;
 mod deadline;
 mod error;
+mod exchange;
 mod file;
 mod machine;
 mod mem;
@@ -40,6 +41,7 @@ mod tcp;
 pub use deadline::Deadline;
 pub use error::{EntryType, Error, ErrorKind, HandshakeError, Missing, Refusal, Result};
 pub use file::FileStore;
+pub use exchange::Exchange;
 pub use mem::MemStore;
 pub use prefix::PrefixStore;
 pub use request::{Limits, Pair, Reply, Request, Swap};

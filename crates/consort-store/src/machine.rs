@@ -46,9 +46,10 @@ struct Want {
     weight: usize,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum WaitingVerb {
     Get,
+    GetChanged { known: Box<[u8]> },
     MultiGet,
     Wait,
     Pop,
@@ -111,7 +112,12 @@ impl Machine {
         }
     }
 
-    fn queue_up(&mut self, ticket: Ticket, request: &Request<'_>, at: usize) -> Result<(), Refusal> {
+    fn queue_up(
+        &mut self,
+        ticket: Ticket,
+        request: &Request<'_>,
+        at: usize,
+    ) -> Result<(), Refusal> {
         let waiting = self.calls_of(ticket.client).count();
         if waiting >= WAITING_PER_CLIENT {
             return Err(Refusal::TooManyWaiting { waiting, limit: WAITING_PER_CLIENT });
@@ -174,6 +180,9 @@ impl Want {
     fn new(request: &Request<'_>, at: usize) -> Self {
         let verb = match request {
             Request::Get { .. } => WaitingVerb::Get,
+            Request::GetChanged { known, .. } => {
+                WaitingVerb::GetChanged { known: Box::from(*known) }
+            }
             Request::MultiGet { .. } => WaitingVerb::MultiGet,
             Request::Pop { .. } => WaitingVerb::Pop,
             Request::Pass { generation, .. } => WaitingVerb::Pass { generation: *generation },
@@ -191,12 +200,15 @@ impl Want {
 
     fn request(&self) -> Request<'_> {
         let keys = || self.keys.iter().map(|key| &**key).collect();
-        match self.verb {
+        match &self.verb {
             WaitingVerb::Get => Request::Get { key: &self.keys[0] },
+            WaitingVerb::GetChanged { known } => Request::GetChanged { key: &self.keys[0], known },
             WaitingVerb::MultiGet => Request::MultiGet { keys: keys() },
             WaitingVerb::Wait => Request::Wait { keys: keys() },
             WaitingVerb::Pop => Request::Pop { key: &self.keys[0] },
-            WaitingVerb::Pass { generation } => Request::Pass { key: &self.keys[0], generation },
+            WaitingVerb::Pass { generation } => {
+                Request::Pass { key: &self.keys[0], generation: *generation }
+            }
         }
     }
 }
@@ -296,6 +308,16 @@ mod tests {
         machine.call(ticket(2, u64::MAX), true, &Request::Get { key: "a" }, &mut answers);
         assert!(matches!(answers[0].1, Reply::Refused(Refusal::TooManyWaiting { .. })));
         wait(&mut machine, ticket(3, 1), &Request::Get { key: "a" });
+    }
+
+    #[test]
+    fn a_watcher_hears_of_a_change_and_of_nothing_else() {
+        let mut machine = Machine::new(Limits::STANDARD);
+        write(&mut machine, &Request::Set { key: "a", value: b"1" });
+        wait(&mut machine, ticket(2, 7), &Request::GetChanged { key: "a", known: b"1" });
+        assert_eq!(write(&mut machine, &Request::Set { key: "a", value: b"1" }).len(), 1);
+        let answers = write(&mut machine, &Request::Append { key: "a", value: b"2" });
+        assert_eq!(answers[1], (ticket(2, 7), Reply::Value(b"12".to_vec())));
     }
 
     #[test]

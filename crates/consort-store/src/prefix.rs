@@ -121,6 +121,7 @@ fn with_keys<'a>(request: &Request<'a>, keys: &'a [String]) -> Request<'a> {
         | Request::List { prefix: key }
         | Request::Set { key, .. }
         | Request::Get { key }
+        | Request::GetChanged { key, .. }
         | Request::Add { key, .. }
         | Request::CompareSet { key, .. }
         | Request::Append { key, .. }

@@ -24,6 +24,14 @@ pub enum Request<'a> {
         /// The key.
         key: &'a str,
     },
+    /// Read a value, waiting until there is one other than `known`.
+    GetChanged {
+        /// The key.
+        key: &'a str,
+        /// The value that the caller has seen.
+        #[serde(with = "serde_bytes")]
+        known: &'a [u8],
+    },
     /// Read several values as they are at one moment, waiting for all to appear.
     MultiGet {
         /// The keys.
@@ -199,6 +207,7 @@ impl<'a> Request<'a> {
         match self {
             Self::Set { .. } => "set",
             Self::Get { .. } => "get",
+            Self::GetChanged { .. } => "get_changed",
             Self::MultiGet { .. } => "multi_get",
             Self::MultiSet { .. } => "multi_set",
             Self::Add { .. } => "add",
@@ -223,6 +232,7 @@ impl<'a> Request<'a> {
             Self::Count { .. } | Self::List { .. } => (None, &[], &[]),
             Self::Set { key, .. }
             | Self::Get { key }
+            | Self::GetChanged { key, .. }
             | Self::Add { key, .. }
             | Self::CompareSet { key, .. }
             | Self::Append { key, .. }
@@ -265,6 +275,7 @@ impl<'a> Request<'a> {
             Self::Set { value, .. } | Self::Append { value, .. } | Self::Push { value, .. } => {
                 value.len()
             }
+            Self::GetChanged { known, .. } => known.len(),
             Self::CompareSet { expect, new, .. } => expect.map_or(0, <[u8]>::len) + new.len(),
             Self::MultiSet { pairs } => pairs.iter().map(|pair| pair.value.len()).sum(),
             Self::Count { prefix } | Self::List { prefix } => prefix.len(),

@@ -145,7 +145,14 @@ mod tests {
     fn text_that_is_not_a_secret_is_refused() {
         let digits = "ab".repeat(32);
         assert!(digits.parse::<Secret>().is_ok());
-        for wrong in ["", "abc", &digits[1..], &format!("{digits}00"), &digits.replace('a', "g"), &"é".repeat(32)] {
+        for wrong in [
+            "",
+            "abc",
+            &digits[1..],
+            &format!("{digits}00"),
+            &digits.replace('a', "g"),
+            &"é".repeat(32),
+        ] {
             assert!(wrong.parse::<Secret>().is_err(), "{wrong:?}");
         }
     }

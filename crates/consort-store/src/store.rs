@@ -71,6 +71,18 @@ pub trait Store: Send + Sync + fmt::Debug {
         }
     }
 
+    /// Reads a value, waiting until there is one other than `known`: a watch on a key that is
+    /// written again and again.
+    ///
+    /// # Errors
+    /// As [`get`](Store::get).
+    fn get_changed(&self, key: &str, known: &[u8], until: Deadline) -> Result<Vec<u8>> {
+        match self.call(&Request::GetChanged { key, known }, until)? {
+            Reply::Value(value) => Ok(value),
+            other => Err(out_of_place(&other)),
+        }
+    }
+
     /// Adds to a number, which is kept as decimal text, and returns the sum. A missing key counts
     /// as zero; `add(key, 0)` reads a counter.
     ///

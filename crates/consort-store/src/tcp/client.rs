@@ -49,8 +49,10 @@ impl TcpStore {
     /// As [`connect`](Self::connect).
     pub fn dial(dial: Dial, until: Deadline) -> Result<Self> {
         let (stream, session) = dial.connect(until)?;
-        let link = Link::new(stream, session)
-            .map_err(|source| Error::System { doing: "setting up the store's connection", source })?;
+        let link = Link::new(stream, session).map_err(|source| Error::System {
+            doing: "setting up the store's connection",
+            source,
+        })?;
         Ok(Self { link: Arc::new(link), dial, patience: DEFAULT_PATIENCE })
     }
 

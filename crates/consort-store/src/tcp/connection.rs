@@ -153,7 +153,10 @@ impl Connection {
         self.phase = Phase::Over;
     }
 
-    fn take_messages(&mut self, each: &mut impl FnMut(Message<'_>, &mut Outbox)) -> Result<(), End> {
+    fn take_messages(
+        &mut self,
+        each: &mut impl FnMut(Message<'_>, &mut Outbox),
+    ) -> Result<(), End> {
         let Phase::Open { inbox, outbox, .. } = &mut self.phase else { return Ok(()) };
         while outbox.len() < CHOKE {
             match inbox.take().map_err(End::Damaged)? {
