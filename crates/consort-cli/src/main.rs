@@ -13,10 +13,10 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    start_logging();
-    match cli.command {
-        Command::Run(args) => run::main(args),
+    match Cli::parse().command {
+        Command::Run(args) => logged(|| run::main(args)),
+        Command::Rank(args) => run::shim::main(args),
+        Command::Guard => run::guard::main(),
     }
 }
 
@@ -31,12 +31,32 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Args),
+
+    /// What `run` starts for each rank; it becomes the rank's program.
+    #[command(name = "__rank", hide = true)]
+    Rank(run::shim::Args),
+
+    /// What `run` starts to clean up after it.
+    #[command(name = "__guard", hide = true)]
+    Guard,
 }
 
-/// Sends our own log lines to standard error, filtered by `CONSORT_LOG` (`warn` unless set).
-fn start_logging() {
-    let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+/// Runs a subcommand whose log lines go to standard error, filtered by `CONSORT_LOG`.
+fn logged(subcommand: impl FnOnce() -> ExitCode) -> ExitCode {
+    let wanted = std::env::var(LOG_VARIABLE).unwrap_or_else(|_| "warn".to_owned());
+    match EnvFilter::try_new(&wanted) {
+        Ok(filter) => {
+            tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+            subcommand()
+        }
+        Err(error) => {
+            eprintln!(
+                "consort: {LOG_VARIABLE}={wanted:?} is not a log filter ({error}); give error, \
+                 warn, info, debug or trace, or a list such as warn,consort_store=debug"
+            );
+            ExitCode::from(2)
+        }
+    }
 }
 
 const LOG_VARIABLE: &str = "CONSORT_LOG";

@@ -1,0 +1,66 @@
+//! `consort run`: starts the ranks of any program, watches them and reports the first failure.
+//!
+//! ```text
+//! launcher ── agent: attempts ── attempt: one start of all ranks
+//!    │                              ├── crew: processes, each in its own group
+//!    │                              ├── deaths: who ended, in which order
+//!    │                              ├── output: lines to the terminal, or files
+//!    │                              └── report: the first failure
+//!    ├── __guard   kills what is left if the launcher is killed
+//!    └── __rank    becomes the program of a rank, dies with the launcher
+//! ```
+//!
+//! The main thread decides; everything that happens reaches it through one queue, the inbox.
+
+mod agent;
+mod args;
+mod attempt;
+mod crew;
+mod deaths;
+mod duration;
+mod environment;
+mod error;
+mod event;
+pub(crate) mod guard;
+mod job;
+mod notice;
+mod output;
+mod placement;
+mod port;
+mod process_group;
+mod report;
+mod secret;
+mod settings;
+pub(crate) mod shim;
+mod signals;
+mod status;
+
+use std::process::ExitCode;
+
+use consort_sys::topo::Topology;
+
+pub(crate) use args::Args;
+use job::Job;
+use notice::notice;
+use settings::Settings;
+
+/// Runs a job and gives its exit code.
+pub(crate) fn main(args: Args) -> ExitCode {
+    let cores = u32::try_from(Topology::here().effective_cores()).unwrap_or(u32::MAX);
+    let settings = match Settings::from_args(args, cores) {
+        Ok(settings) => settings,
+        Err(wrong) => {
+            notice(format_args!("{wrong}\nFor more, try 'consort run --help'."));
+            return ExitCode::from(WRONG_USAGE);
+        }
+    };
+    match Job::prepare(settings, cores).and_then(|job| agent::run(&job)) {
+        Ok(code) => code,
+        Err(error) => {
+            notice(error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+const WRONG_USAGE: u8 = 2;

@@ -1,0 +1,143 @@
+//! One start of the ranks of this host, until all have ended.
+
+use std::io;
+
+use signal_hook::consts::{SIGPIPE, SIGTERM};
+
+use super::crew::{Crew, CrewEnd};
+use super::error::RunError;
+use super::event::{Event, Exit, Inbox};
+use super::job::Job;
+use super::notice::notice;
+use super::output::Output;
+use super::placement::Placement;
+use super::report::{Failure, Others, reason_in};
+use super::signals::asks_to_end;
+
+/// How an attempt went.
+#[derive(Debug)]
+pub(crate) enum AttemptOutcome {
+    /// All ranks ended well.
+    AllDone,
+    /// A rank failed; the others were ended.
+    Failed(Box<Failure>),
+    /// A signal asked the launcher to end; the ranks got it too.
+    Interrupted(i32),
+}
+
+/// Starts the ranks of this host, watches them, and ends all when one fails.
+///
+/// Whatever the outcome, no process of this attempt is left and all its output is passed on.
+/// Events that are for others stay in the inbox; so does a signal that came after the failure.
+pub(crate) fn run_attempt(
+    job: &Job,
+    place: &Placement,
+    inbox: &mut Inbox,
+) -> Result<AttemptOutcome, RunError> {
+    let mut output = open_output(job, place)?;
+    let mut crew = Crew::start(job, place, &mut output, inbox)?;
+    tracing::info!(job = place.job, epoch = place.epoch, world = place.world, "ranks started");
+    let verdict = supervise(&mut crew, inbox);
+    let end = crew.end(verdict.signal(), job.settings.grace, inbox);
+    output.finish(inbox);
+    if let Some(signal) = end.asked_by {
+        inbox.put_back(vec![Event::Signal(signal)]);
+    }
+    Ok(match verdict {
+        Verdict::AllDone => AttemptOutcome::AllDone,
+        Verdict::Failed(local_rank, exit) => {
+            let failure = failure(job, place, &output, &end, local_rank, exit);
+            AttemptOutcome::Failed(Box::new(failure))
+        }
+        Verdict::Signalled(signal) => AttemptOutcome::Interrupted(signal),
+        Verdict::OutputClosed(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            AttemptOutcome::Interrupted(SIGPIPE)
+        }
+        Verdict::OutputClosed(error) => return Err(RunError::Output(error)),
+    })
+}
+
+fn open_output(job: &Job, place: &Placement) -> Result<Output, RunError> {
+    let log_dir = job.settings.log_dir.as_deref();
+    let output = Output::new(log_dir, place).map_err(|error| RunError::LogDir {
+        path: log_dir.unwrap_or("".as_ref()).to_owned(),
+        error,
+    })?;
+    if let Some(directory) = output.directory() {
+        notice(format_args!("the ranks' output is in {}", directory.display()));
+    }
+    Ok(output)
+}
+
+/// What brought an attempt to its end.
+#[derive(Debug)]
+enum Verdict {
+    AllDone,
+    Failed(u32, Exit),
+    Signalled(i32),
+    OutputClosed(io::Error),
+}
+
+impl Verdict {
+    /// What the ranks that still run are told to end with.
+    fn signal(&self) -> i32 {
+        match self {
+            Self::Signalled(signal) => *signal,
+            Self::AllDone | Self::Failed(..) | Self::OutputClosed(_) => SIGTERM,
+        }
+    }
+}
+
+fn supervise(crew: &mut Crew<'_>, inbox: &mut Inbox) -> Verdict {
+    loop {
+        match inbox.next() {
+            Event::Exited(exit) => match crew.note(exit) {
+                Some(local_rank) if !exit.status.is_success() => {
+                    return Verdict::Failed(local_rank, exit);
+                }
+                Some(_) if crew.all_exited() => return Verdict::AllDone,
+                _ => {}
+            },
+            Event::Signal(signal) if asks_to_end(signal) => return Verdict::Signalled(signal),
+            Event::Signal(signal) => crew.signal_all(signal),
+            Event::OutputClosed(error) => return Verdict::OutputClosed(error),
+            Event::OutputDone => {}
+        }
+    }
+}
+
+fn failure(
+    job: &Job,
+    place: &Placement,
+    output: &Output,
+    end: &CrewEnd,
+    local_rank: u32,
+    exit: Exit,
+) -> Failure {
+    let rank = place.rank(local_rank);
+    Failure {
+        rank,
+        local_rank,
+        host: job.host.clone(),
+        status: exit.status,
+        after: exit.at - end.began,
+        restarts: place.restarts,
+        reason: output.error_file(rank).and_then(|file| reason_in(&file)),
+        tail: output.tail(rank, local_rank),
+        others: others(place, end, local_rank),
+    }
+}
+
+fn others(place: &Placement, end: &CrewEnd, first: u32) -> Others {
+    let mut others = Others::default();
+    for (local_rank, exit) in (0..).zip(&end.exits).filter(|(local_rank, _)| *local_rank != first) {
+        let rank = place.rank(local_rank);
+        match exit {
+            Some(exit) if exit.at >= end.ending_since => others.ended.push(rank),
+            Some(exit) if exit.status.is_success() => others.finished.push(rank),
+            Some(exit) => others.failed.push((rank, exit.status)),
+            None => others.ended.push(rank),
+        }
+    }
+    others
+}

@@ -1,0 +1,241 @@
+//! The ranks of this host as processes: started together, ended together.
+
+use std::env;
+use std::os::unix::process::CommandExt;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+use signal_hook::consts::SIGINT;
+
+use super::deaths::Deaths;
+use super::environment;
+use super::error::RunError;
+use super::event::{Event, Exit, Inbox};
+use super::guard::Guard;
+use super::job::Job;
+use super::output::Output;
+use super::placement::Placement;
+use super::process_group;
+use super::shim;
+use super::signals::asks_to_end;
+
+/// The running ranks of this host.
+///
+/// Each leads a process group of its own and is not reaped before the end of all: so long its
+/// number is nobody else's, and a signal to its group reaches what it started and nothing else.
+#[derive(Debug)]
+pub(crate) struct Crew<'job> {
+    guard: &'job Guard,
+    members: Vec<Member>,
+    began: Instant,
+}
+
+#[derive(Debug)]
+struct Member {
+    process: Child,
+    exit: Option<Exit>,
+}
+
+/// What became of a crew.
+#[derive(Debug)]
+pub(crate) struct CrewEnd {
+    /// When its ranks were started.
+    pub(crate) began: Instant,
+    /// When it was ended; whoever exited later did so because of that.
+    pub(crate) ending_since: Instant,
+    /// The end of each local rank; `None` for one that not even SIGKILL could end.
+    pub(crate) exits: Vec<Option<Exit>>,
+    /// The signal that asked the launcher to end, meanwhile.
+    pub(crate) asked_by: Option<i32>,
+}
+
+impl<'job> Crew<'job> {
+    /// Starts the ranks. To be called from the main thread (see the shim).
+    pub(crate) fn start(
+        job: &'job Job,
+        place: &Placement,
+        output: &mut Output,
+        inbox: &Inbox,
+    ) -> Result<Self, RunError> {
+        let mut crew = Self { guard: &job.guard, members: Vec::new(), began: Instant::now() };
+        let cannot_watch = |error| RunError::System { doing: "watch the ranks", error };
+        let mut deaths = Deaths::new().map_err(cannot_watch)?;
+        for local_rank in 0..place.local_world {
+            let process = start_rank(job, place, local_rank, output)?;
+            crew.members.push(Member { process, exit: None });
+        }
+        for member in &crew.members {
+            deaths.add(member.group()).map_err(cannot_watch)?;
+        }
+        deaths.report_to(inbox.sender()).map_err(cannot_watch)?;
+        let cannot_read = |error| RunError::System { doing: "read the ranks' output", error };
+        output.start(inbox.sender()).map_err(cannot_read)?;
+        Ok(crew)
+    }
+
+    /// Takes note of the end of a process; says which local rank that was, if it was one of ours.
+    pub(crate) fn note(&mut self, exit: Exit) -> Option<u32> {
+        let place = self.members.iter().position(|member| member.group() == exit.process)?;
+        self.members[place].exit = Some(exit);
+        u32::try_from(place).ok()
+    }
+
+    /// Whether every rank has exited by itself.
+    pub(crate) fn all_exited(&self) -> bool {
+        self.members.iter().all(|member| member.exit.is_some())
+    }
+
+    /// Sends a signal to all ranks and what they started.
+    pub(crate) fn signal_all(&self, signal: i32) {
+        match Signal::from_named_raw(signal) {
+            Some(signal) => self.send(signal),
+            None => tracing::warn!(signal, "a signal without a name is not passed on"),
+        }
+    }
+
+    /// Ends all ranks and what they started: first `signal`, then SIGKILL once `grace` is over.
+    /// An interrupt meanwhile cuts the grace short; other events stay in the inbox.
+    pub(crate) fn end(mut self, signal: i32, grace: Duration, inbox: &mut Inbox) -> CrewEnd {
+        let ending_since = Instant::now();
+        self.signal_all(signal);
+        // One that was stopped has to run in order to end.
+        self.send(Signal::CONT);
+        let mut until = ending_since + grace;
+        let mut killed = false;
+        let mut asked_by = None;
+        let mut others = Vec::new();
+        loop {
+            match self.wait_until_gone(until, inbox, &mut others) {
+                Waited::Gone => break,
+                Waited::TooLong if killed => break,
+                Waited::TooLong => {
+                    self.send(Signal::KILL);
+                    killed = true;
+                    until = Instant::now() + KILL_PATIENCE;
+                }
+                Waited::Signalled(signal) if asks_to_end(signal) => {
+                    asked_by = Some(signal);
+                    if signal == SIGINT && !killed {
+                        until = Instant::now();
+                    }
+                }
+                Waited::Signalled(signal) => self.signal_all(signal),
+            }
+        }
+        inbox.put_back(others);
+        CrewEnd { began: self.began, ending_since, exits: self.reap(), asked_by }
+    }
+
+    /// Waits until nothing of the crew runs any more, or for another reason to act.
+    fn wait_until_gone(
+        &mut self,
+        until: Instant,
+        inbox: &mut Inbox,
+        others: &mut Vec<Event>,
+    ) -> Waited {
+        let groups: Vec<Pid> = self.members.iter().map(Member::group).collect();
+        loop {
+            let mut wake = until;
+            if self.all_exited() {
+                if !process_group::any_alive(&groups) {
+                    return Waited::Gone;
+                }
+                // Nobody tells us about the end of processes that the ranks left behind.
+                wake = until.min(Instant::now() + LOOK_AGAIN);
+            }
+            match inbox.next_until(wake) {
+                Some(Event::Exited(exit)) => {
+                    self.note(exit);
+                }
+                Some(Event::Signal(signal)) => return Waited::Signalled(signal),
+                Some(other) => others.push(other),
+                None if Instant::now() >= until => return Waited::TooLong,
+                None => {}
+            }
+        }
+    }
+
+    fn send(&self, signal: Signal) {
+        for member in &self.members {
+            process_group::signal(member.group(), signal);
+        }
+    }
+
+    fn reap(&mut self) -> Vec<Option<Exit>> {
+        let members = std::mem::take(&mut self.members);
+        members
+            .into_iter()
+            .map(|mut member| {
+                if member.exit.is_some() {
+                    self.guard.forget(member.group());
+                    // It has exited, so this neither waits nor fails.
+                    let _ = member.process.wait();
+                } else {
+                    let process = member.process.id();
+                    tracing::error!(
+                        process,
+                        "a rank does not end, not even by SIGKILL; it is \
+                                              probably stuck in the kernel"
+                    );
+                }
+                member.exit
+            })
+            .collect()
+    }
+}
+
+impl Drop for Crew<'_> {
+    /// After an error half way: nothing stays behind.
+    fn drop(&mut self) {
+        self.send(Signal::KILL);
+        for member in &mut self.members {
+            self.guard.forget(member.group());
+            let _ = member.process.wait();
+        }
+    }
+}
+
+impl Member {
+    fn group(&self) -> Pid {
+        Pid::from_child(&self.process)
+    }
+}
+
+/// Why a wait for the crew's end was over.
+enum Waited {
+    Gone,
+    TooLong,
+    Signalled(i32),
+}
+
+fn start_rank(
+    job: &Job,
+    place: &Placement,
+    local_rank: u32,
+    output: &mut Output,
+) -> Result<Child, RunError> {
+    let rank = place.rank(local_rank);
+    let cannot_start = |error| RunError::Start { rank, error };
+    let [stdout, stderr] = output.open(rank).map_err(cannot_start)?;
+    let error_file = output.error_file(rank);
+    let around = job.surroundings(error_file.as_deref());
+    let is_set = |name: &str| env::var_os(name).is_some();
+    let mut command = shim::command(&job.settings.command);
+    for name in environment::OUTER {
+        command.env_remove(name);
+    }
+    command
+        .envs(environment::variables(place, local_rank, &around, is_set))
+        .process_group(0)
+        .stdin(job.guard.report_line().map_err(cannot_start)?)
+        .stdout(stdout)
+        .stderr(stderr)
+        .spawn()
+        .map_err(cannot_start)
+}
+
+/// How long the kernel may take to end what was killed.
+const KILL_PATIENCE: Duration = Duration::from_secs(5);
+
+const LOOK_AGAIN: Duration = Duration::from_millis(20);

@@ -1,0 +1,50 @@
+//! Why the launcher itself could not do its work.
+
+use std::io;
+use std::path::PathBuf;
+
+/// The launcher could not start or watch its ranks. (A rank that fails is not one of these.)
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunError {
+    /// A rank could not be started.
+    #[error("cannot start rank {rank}: {error}; are there limits on processes, files or memory?")]
+    Start {
+        /// The rank.
+        rank: u32,
+        /// What the system said.
+        error: io::Error,
+    },
+
+    /// The directory for output could not be used.
+    #[error("cannot write logs to {}: {error}", path.display())]
+    LogDir {
+        /// What was given.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+
+    /// The job's secret could not be made or read.
+    #[error(transparent)]
+    Secret(#[from] consort_store::Error),
+
+    /// Our own output could not be written.
+    #[error("cannot write the ranks' output: {0}")]
+    Output(io::Error),
+
+    /// The hosts of the job cannot meet.
+    #[error("cannot meet other hosts at {url}: this launcher knows jobs on one host only")]
+    Meeting {
+        /// Where.
+        url: String,
+    },
+
+    /// Something else the system refused.
+    #[error("cannot {doing}: {error}")]
+    System {
+        /// What was being done.
+        doing: &'static str,
+        /// What the system said.
+        error: io::Error,
+    },
+}
