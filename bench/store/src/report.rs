@@ -31,12 +31,7 @@ pub(crate) fn compare(
     Ok(())
 }
 
-fn peer(
-    python: &Path,
-    script: &Path,
-    clients: usize,
-    seconds: f64,
-) -> Result<Run, Box<dyn Error>> {
+fn peer(python: &Path, script: &Path, clients: usize, seconds: f64) -> Result<Run, Box<dyn Error>> {
     let output = Command::new(python)
         .arg(script)
         .args([clients.to_string(), seconds.to_string()])

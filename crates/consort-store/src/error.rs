@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::rounds::JoinError;
+
 /// The result of every store call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -103,6 +105,10 @@ pub enum Error {
         occasion: String,
     },
 
+    /// This node cannot take part in the job.
+    #[error("cannot join the job: {0}")]
+    Join(#[from] JoinError),
+
     /// A scatter with the wrong number of pieces.
     #[error("a scatter among {world} ranks takes {world} pieces, not {given}")]
     Pieces {
@@ -141,6 +147,7 @@ impl Error {
             | Self::File { .. }
             | Self::RankTaken { .. }
             | Self::Pieces { .. }
+            | Self::Join(_)
             | Self::Address { .. }
             | Self::Listen { .. } => ErrorKind::Mistake,
             Self::Timeout { .. } => ErrorKind::Deadline,

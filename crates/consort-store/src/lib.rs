@@ -23,6 +23,7 @@
 //! [`TcpStore::connect`] are the two ends of a store over TCP.
 #![forbid(unsafe_code)]
 
+mod address;
 pub mod auth;
 mod deadline;
 mod error;
@@ -30,21 +31,28 @@ mod exchange;
 mod file;
 mod machine;
 mod mem;
+mod member;
 mod prefix;
 pub mod proto;
+mod rendezvous;
 mod request;
+mod rounds;
 mod secret;
 mod store;
 mod table;
 mod tcp;
 
+pub use address::{Address, Place};
 pub use deadline::Deadline;
 pub use error::{EntryType, Error, ErrorKind, HandshakeError, Missing, Refusal, Result};
 pub use file::FileStore;
 pub use exchange::Exchange;
 pub use mem::MemStore;
+pub use member::{Node, NodeId, Pulse};
 pub use prefix::PrefixStore;
+pub use rendezvous::{News, Rendezvous, Round};
 pub use request::{Limits, Pair, Reply, Request, Swap};
+pub use rounds::{Cause, Decision, Ending, JoinError, Phase, RoundOptions, Rounds};
 pub use secret::Secret;
 pub use store::{DEFAULT_PATIENCE, Store};
 pub use tcp::{Dial, Server, TcpStore};

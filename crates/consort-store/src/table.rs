@@ -85,6 +85,9 @@ impl Table {
             let absent = (0..barrier.world).filter(|rank| !barrier.arrived.contains(rank));
             return Missing::collect(absent.map(|rank| format!("rank {rank}")));
         }
+        if let Request::GetChanged { key, .. } = request {
+            return Missing::collect([format!("a change of {key:?}")].into_iter());
+        }
         Missing::collect(request.keys().filter(|key| !self.contains(key)).map(|key| format!("{key:?}")))
     }
 
@@ -95,6 +98,10 @@ impl Table {
             Request::Get { key } => match self.value(key)? {
                 Some(value) => Reply::Value(value.clone()),
                 None => return Ok(Outcome::Blocked(0)),
+            },
+            Request::GetChanged { key, known } => match self.value(key)? {
+                Some(value) if value != known => Reply::Value(value.clone()),
+                _ => return Ok(Outcome::Blocked(0)),
             },
             Request::MultiGet { keys } => return self.multi_get(keys),
             Request::MultiSet { pairs } => self.multi_set(pairs)?,
