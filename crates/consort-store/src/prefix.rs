@@ -9,7 +9,8 @@ use crate::request::{Pair, Reply, Request};
 use crate::store::Store;
 
 /// A store whose keys live under `prefix/` in another one. It sees and counts only its own keys,
-/// and errors name keys as its caller knows them.
+/// and errors name keys as its caller knows them. The prefix takes its length from what a key may
+/// have.
 ///
 /// Prefixes nest: `PrefixStore::new("x", PrefixStore::new("y", s))` keeps `k` as `y/x/k` in `s`.
 ///
@@ -51,7 +52,14 @@ impl PrefixStore {
         }
     }
 
-    fn inside_refusal(&self, mut refusal: Refusal) -> Refusal {
+    fn inside_refusal(&self, mut refusal: Refusal, request: &Request<'_>) -> Refusal {
+        if let Refusal::KeyTooLong { length, limit, start } = &mut refusal {
+            *length = length.saturating_sub(self.prefix.len());
+            *limit = limit.saturating_sub(self.prefix.len());
+            if let Some(key) = request.keys().find(|key| key.len() == *length) {
+                *start = key.chars().take(start.chars().count()).collect();
+            }
+        }
         if let Refusal::ValueTooLarge { key, .. }
         | Refusal::WrongType { key, .. }
         | Refusal::NotANumber { key, .. }
@@ -65,11 +73,10 @@ impl PrefixStore {
     }
 
     fn inside_missing(&self, mut missing: Missing) -> Missing {
-        let quoted = format!("\"{}", self.prefix);
+        let quoted = format!("{:?}", self.prefix);
+        let opening = quoted.strip_suffix('"').unwrap_or(&quoted);
         for name in &mut missing.names {
-            if let Some(own) = name.strip_prefix(&quoted) {
-                *name = format!("\"{own}");
-            }
+            *name = name.replacen(opening, "\"", 1);
         }
         missing
     }
@@ -87,7 +94,7 @@ impl Store for PrefixStore {
             Ok(Reply::Keys(keys)) => {
                 Ok(Reply::Keys(keys.into_iter().map(|key| self.inside(key)).collect()))
             }
-            Err(Error::Refused(refusal)) => Err(self.inside_refusal(refusal).into()),
+            Err(Error::Refused(refusal)) => Err(self.inside_refusal(refusal, request).into()),
             Err(Error::Timeout { verb, waited, missing }) => {
                 Err(Error::Timeout { verb, waited, missing: self.inside_missing(missing) })
             }
