@@ -52,6 +52,11 @@ impl Context {
     pub fn told<T: DeserializeOwned>(&self, name: &str) -> T {
         self.layout.await_told(name)
     }
+
+    /// Whether there is something to be [told](Context::told) under this name.
+    pub fn has_been_told(&self, name: &str) -> bool {
+        self.layout.is_told(name)
+    }
 }
 
 /// Which rank of which job this process is.

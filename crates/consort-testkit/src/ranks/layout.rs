@@ -76,6 +76,10 @@ impl Layout {
         write(&self.message(name), content);
     }
 
+    pub(crate) fn is_told(&self, name: &str) -> bool {
+        self.message(name).exists()
+    }
+
     pub(crate) fn await_told<T: DeserializeOwned>(&self, name: &str) -> T {
         loop {
             if let Some(content) = read(&self.message(name)) {
