@@ -5,12 +5,12 @@
 //! A library for many processes is tested with many processes, and what it promises about
 //! failures is tested with real failures. So:
 //!
-//! - [`ranks`] runs a closure in several real processes and returns what each of them found.
+//! - [`ranks()`] runs a closure in several real processes and returns what each of them found.
 //!   [`Ranks`] is the same with a handle on the running processes: a test can kill, stop and
 //!   continue a rank at a known moment. There is always a time limit, and a test that fails shows
 //!   the output of every rank.
 //! - [`Hosts`] are network namespaces on one wire: hosts with addresses and links of their own,
-//!   whose cables can be pulled. Where the system does not permit them the test says [`skip`].
+//!   whose cables can be pulled. Where the system does not permit them the test says [`skip()`].
 //! - [`store`] is the conformance suite of `consort_store::Store`: what every store promises, one
 //!   function per promise. A new store is done when it passes.
 //!

@@ -1,16 +1,13 @@
 //! The first process's side: ranks that run, and what came of them.
 
 use std::marker::PhantomData;
-use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Signal, pidfd_send_signal};
+use rustix::process::Signal;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -18,6 +15,7 @@ use super::context::PANICKED;
 use super::layout::{GLANCE, Layout, Note};
 use super::process::Process;
 use super::report;
+use super::watchdog::Watchdog;
 use crate::hosts::Hosts;
 use crate::scratch::Scratch;
 
@@ -232,37 +230,6 @@ impl<T> Drop for Job<T> {
             let statuses: Vec<_> = self.processes.iter_mut().map(Process::wait).collect();
             eprintln!("{}", report::of_all_ranks(&self.layout, &statuses));
         }
-    }
-}
-
-/// Kills all ranks when the limit comes, whatever the test is doing at that moment.
-#[derive(Debug)]
-struct Watchdog {
-    limit: Duration,
-    expired: Arc<Mutex<bool>>,
-    _ended: Sender<()>,
-}
-
-impl Watchdog {
-    fn start(limit: Duration, ranks: Vec<Arc<OwnedFd>>) -> Self {
-        let expired = Arc::new(Mutex::new(false));
-        let (ended, has_ended) = channel::<()>();
-        let flag = expired.clone();
-        thread::spawn(move || {
-            if has_ended.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-                *flag.lock().unwrap_or_else(PoisonError::into_inner) = true;
-                for rank in ranks {
-                    let _ = pidfd_send_signal(&*rank, Signal::KILL);
-                }
-            }
-        });
-        Self { limit, expired, _ended: ended }
-    }
-
-    /// The limit, if it has come.
-    fn has_expired(&self) -> Option<Duration> {
-        let expired = *self.expired.lock().unwrap_or_else(PoisonError::into_inner);
-        expired.then_some(self.limit)
     }
 }
 

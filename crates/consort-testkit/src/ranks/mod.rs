@@ -5,6 +5,7 @@ mod job;
 mod layout;
 mod process;
 mod report;
+mod watchdog;
 
 use std::any::type_name_of_val;
 use std::collections::BTreeSet;

@@ -1,10 +1,12 @@
 //! What every store promises: the conformance suite of [`Store`](consort_store::Store).
 //!
-//! One function per promise, sorted by subject: [`values`], [`numbers`], [`waiting`], [`queues`],
-//! [`types`], [`barriers`], [`limits`], [`handles`], [`random`] request sequences against a
-//! [`model`]. [`store_conformance!`](crate::store_conformance) makes a test of each for one
-//! store. What only some stores promise ([`queues::waiting_pops_are_served_in_the_order_they_came`])
-//! is left to tests of one's own; what needs several processes is in [`processes`].
+//! One function per promise, sorted by subject: [`values`], [`numbers`], [`waiting`],
+//! [`deadlines`], [`queues`], [`types`], [`barriers`], [`limits`], [`handles`], and [`random`]
+//! requests against a [`model`]. [`store_conformance!`](crate::store_conformance) makes a test of
+//! each for one store. What only some stores promise
+//! ([`queues::waiting_pops_are_served_in_the_order_they_came`]) is left to tests of one's own;
+//! what needs several [`processes`] has a macro of its own,
+//! [`store_across_processes!`](crate::store_across_processes).
 //!
 //! ```
 //! use std::sync::Arc;
@@ -15,6 +17,7 @@
 //! ```
 
 pub mod barriers;
+pub mod deadlines;
 pub mod handles;
 pub mod limits;
 pub mod model;
@@ -97,6 +100,8 @@ macro_rules! store_conformance {
                     a_wait_needs_all_keys_at_one_moment,
                     an_empty_wait_is_satisfied,
                     one_set_wakes_every_waiter,
+                }
+                deadlines {
                     a_passed_deadline_looks_once,
                     a_deadline_is_kept_and_names_what_was_missing,
                     many_missing_keys_are_counted_and_some_named,
