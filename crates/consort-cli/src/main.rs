@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod doctor;
 mod run;
 
 use std::process::ExitCode;
@@ -15,6 +16,7 @@ use tracing_subscriber::EnvFilter;
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Run(args) => logged(|| run::main(args)),
+        Command::Doctor(args) => logged(|| doctor::main(&args)),
         Command::Rank(args) => run::shim::main(args),
         Command::Guard => run::guard::main(),
     }
@@ -31,6 +33,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Args),
+    Doctor(doctor::Args),
 
     /// What `run` starts for each rank; it becomes the rank's program.
     #[command(name = "__rank", hide = true)]

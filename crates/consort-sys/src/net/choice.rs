@@ -167,7 +167,7 @@ impl There<'_> {
             |address: &IpAddr| peer.is_none_or(|peer| peer.is_ipv6() == address.is_ipv6());
         match address.or_else(|| interface.address(peer.map(|peer| peer.is_ipv6()))) {
             Some(address) if of_family(&address) => {
-                Ok(Choice::new(interface, address, "asked for by name".into()))
+                Ok(Choice::new(interface, address, "it was asked for".into()))
             }
             _ => Err(self.wrong_family(wanted, peer)),
         }

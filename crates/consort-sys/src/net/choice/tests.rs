@@ -34,7 +34,7 @@ fn a_name_gives_the_address_of_the_peers_family() {
 #[test]
 fn an_address_gives_its_interface() {
     let choice = wanted("192.168.0.1", None).unwrap();
-    assert_eq!(choice.to_string(), "wlan0 (192.168.0.1): asked for by name");
+    assert_eq!(choice.to_string(), "wlan0 (192.168.0.1): it was asked for");
 }
 
 #[test]

@@ -1,0 +1,142 @@
+//! Variables of the environment that would change a job.
+
+use crate::doctor::finding::{Area, Finding};
+use crate::doctor::words;
+
+/// What is set for consort.
+pub(crate) fn settings(variables: &[(String, String)]) -> Finding {
+    let own = variables.iter().filter(|(name, _)| name.starts_with(OWN) && !is_given_by_run(name));
+    let (known, unknown): (Vec<_>, Vec<_>) = own.partition(|(name, _)| is_setting(name));
+    if !unknown.is_empty() {
+        let names: Vec<&str> = unknown.iter().map(|(name, _)| name.as_str()).collect();
+        let what = format!("{}: consort has no such setting", words::list(&names));
+        let settings: Vec<String> = SETTINGS.iter().map(|name| format!("{OWN}{name}")).collect();
+        return Finding::warning(
+            Area::Variables,
+            what,
+            format!("there are {}", words::list(&settings)),
+        );
+    }
+    if known.is_empty() {
+        return Finding::good(
+            Area::Variables,
+            "no CONSORT_ variable is set: everything at its default",
+        );
+    }
+    let shown: Vec<String> = known.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    Finding::good(Area::Variables, format!("every job here has {}", words::list(&shown)))
+}
+
+/// What other launchers have left, or have set because this is one of their ranks.
+pub(crate) fn leftovers(variables: &[(String, String)]) -> Vec<Finding> {
+    let set = |name: &str| variables.iter().any(|(own, _)| own == name);
+    let mut findings = Vec::new();
+    let places: Vec<&str> =
+        PLACES.into_iter().filter(|name| set(name)).chain(given_by_run(variables)).collect();
+    if !places.is_empty() {
+        let is = if places.len() == 1 { "is" } else { "are" };
+        let what = format!(
+            "{} {is} set: a program started here without a launcher takes itself for a rank of that job",
+            words::list(&places)
+        );
+        findings.push(Finding::warning(
+            Area::Variables,
+            what,
+            format!("unset {}", places.join(" ")),
+        ));
+    }
+    for (name, launcher) in LAUNCHERS {
+        if set(name) {
+            let what =
+                format!("{name} is set: a program started here is a rank of {launcher}'s job");
+            findings.push(Finding::good(Area::Variables, what));
+        }
+    }
+    findings
+}
+
+fn is_setting(name: &str) -> bool {
+    name.strip_prefix(OWN).is_some_and(|name| SETTINGS.contains(&name))
+}
+
+fn is_given_by_run(name: &str) -> bool {
+    name.strip_prefix(OWN).is_some_and(|name| GIVEN_BY_RUN.contains(&name))
+}
+
+fn given_by_run(variables: &[(String, String)]) -> impl Iterator<Item = &str> {
+    variables.iter().map(|(name, _)| name.as_str()).filter(|name| is_given_by_run(name))
+}
+
+const OWN: &str = "CONSORT_";
+const SETTINGS: [&str; 9] = [
+    "SECRET_FILE",
+    "TIMEOUT",
+    "LIVENESS",
+    "TRANSPORT",
+    "INTERFACE",
+    "ENCRYPT",
+    "LOG",
+    "TRACE_DIR",
+    "DEBUG",
+];
+/// What `consort run` tells its ranks.
+const GIVEN_BY_RUN: [&str; 3] = ["JOB", "EPOCH", "RDZV"];
+/// What torchrun and `consort run` tell their ranks.
+const PLACES: [&str; 6] =
+    ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"];
+const LAUNCHERS: [(&str, &str); 4] = [
+    ("SLURM_PROCID", "Slurm"),
+    ("OMPI_COMM_WORLD_RANK", "Open MPI"),
+    ("PMI_RANK", "an MPI"),
+    ("PMIX_RANK", "an MPI"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::finding::Verdict;
+
+    fn variables(names: &[&str]) -> Vec<(String, String)> {
+        names.iter().map(|name| ((*name).to_owned(), "1".to_owned())).collect()
+    }
+
+    #[test]
+    fn settings_are_shown_and_a_misspelt_one_is_a_warning() {
+        let none = settings(&variables(&["PATH", "CONSORTIUM"]));
+        assert_eq!(none.verdict, Verdict::Good);
+        let known = settings(&variables(&["CONSORT_LOG", "CONSORT_DEBUG", "CONSORT_JOB"]));
+        assert_eq!(known.what, "every job here has CONSORT_LOG=1 and CONSORT_DEBUG=1");
+        let misspelt = settings(&variables(&["CONSORT_LOG", "CONSORT_INTERFAEC"]));
+        assert_eq!(misspelt.verdict, Verdict::Warning);
+        assert!(misspelt.what.starts_with("CONSORT_INTERFAEC:"));
+        assert!(misspelt.todo.unwrap().contains("CONSORT_INTERFACE"));
+    }
+
+    #[test]
+    fn the_value_of_an_unknown_variable_is_not_shown() {
+        let odd = [("CONSORT_PASSWORD".to_owned(), "hunter2".to_owned())];
+        let finding = settings(&odd);
+        assert!(!format!("{finding:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn a_place_left_over_from_a_launcher_is_a_warning() {
+        assert_eq!(leftovers(&variables(&["PATH", "LOCAL"])), []);
+        let [finding] = &leftovers(&variables(&["RANK", "WORLD_SIZE", "CONSORT_JOB"]))[..] else {
+            panic!("one finding");
+        };
+        assert_eq!(finding.verdict, Verdict::Warning);
+        assert_eq!(finding.todo.as_deref(), Some("unset RANK WORLD_SIZE CONSORT_JOB"));
+        let alone = leftovers(&variables(&["MASTER_PORT"]));
+        assert!(alone[0].what.starts_with("MASTER_PORT is set"));
+    }
+
+    #[test]
+    fn other_launchers_are_told_without_a_warning() {
+        let [finding] = &leftovers(&variables(&["SLURM_PROCID"]))[..] else {
+            panic!("one finding");
+        };
+        assert_eq!(finding.verdict, Verdict::Good);
+        assert!(finding.what.contains("Slurm"));
+    }
+}

@@ -1,0 +1,228 @@
+//! `consort doctor` as its users meet it: the real program on the real machine.
+
+use std::fs::File;
+use std::io::Read;
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Command, Output};
+
+use consort_store::{Secret, Server};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use serde_json::Value;
+
+#[test]
+fn every_line_of_json_has_the_fields_and_the_exit_code_agrees() {
+    let output = doctor(&["--json"]).output().unwrap();
+    let lines = parse(&output);
+    for line in &lines {
+        let line = line.as_object().unwrap();
+        assert!(line["area"].is_string() && line["what"].is_string(), "{line:?}");
+        assert!(
+            ["good", "warning", "bad"].contains(&line["verdict"].as_str().unwrap()),
+            "{line:?}"
+        );
+        assert!(line["todo"].is_string() || line["todo"].is_null(), "{line:?}");
+        assert!(line["verdict"] == "good" || line["todo"].is_string() || line["area"] == "summary");
+    }
+    let bad = lines.iter().any(|line| line["verdict"] == "bad");
+    assert_eq!(output.status.code(), Some(i32::from(bad)));
+    assert_eq!(lines.last().unwrap()["area"], "summary");
+    for area in
+        ["system", "cores", "memory", "limits", "network", "clock", "files", "variables", "python"]
+    {
+        assert!(lines.iter().any(|line| line["area"] == area), "nothing about {area}");
+    }
+}
+
+#[test]
+fn the_text_fits_on_a_screen_and_into_a_file() {
+    let output = doctor(&[]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.lines().count() <= 50, "{text}");
+    assert!(!text.contains('\x1b'), "no colours in a file: {text}");
+    assert!(text.lines().last().unwrap().contains("good"), "{text}");
+}
+
+#[test]
+fn colours_come_on_a_terminal_unless_refused() {
+    let coloured = on_terminal(doctor(&[]).env("TERM", "xterm"));
+    assert!(coloured.contains("\x1b[32mgood"), "{coloured}");
+    let plain = on_terminal(doctor(&[]).env("TERM", "xterm").env("NO_COLOR", "1"));
+    assert!(plain.contains("good") && !plain.contains('\x1b'), "{plain}");
+}
+
+#[test]
+fn a_port_that_nobody_has_is_bad_and_says_what_to_start() {
+    let address = free_address();
+    let url = format!("tcp://{address}");
+    let output = doctor(&["--json", "--rdzv", &url]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let line = find(&output, "meeting", 0);
+    assert_eq!(line["verdict"], "bad");
+    assert!(line["what"].as_str().unwrap().contains(&address.to_string()), "{line}");
+    assert!(line["todo"].as_str().unwrap().contains("consort run --rdzv"), "{line}");
+}
+
+#[test]
+fn a_meeting_place_with_the_same_secret_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let secret = secret_file(&folder.path().join("secret"));
+    let server = Server::start(SocketAddr::from(([127, 0, 0, 1], 0)), &secret).unwrap();
+    let url = format!("tcp://{}", server.address());
+    let file = folder.path().join("secret");
+
+    let output =
+        doctor(&["--json", "--rdzv", &url, "--secret-file", file.to_str().unwrap()]).output();
+    let output = output.unwrap();
+    let what = |index| find(&output, "meeting", index)["what"].as_str().unwrap().to_owned();
+    assert!(what(0).contains("takes connections"), "{}", what(0));
+    assert!(what(1).contains("round trip"), "{}", what(1));
+    assert!(what(2).contains("/s there"), "{}", what(2));
+    assert!(find(&output, "network", 1)["what"].as_str().unwrap().contains("routes to 127.0.0.1"));
+}
+
+#[test]
+fn a_meeting_place_with_another_secret_is_bad() {
+    let folder = tempfile::tempdir().unwrap();
+    let ours = folder.path().join("ours");
+    secret_file(&ours);
+    let theirs = Secret::generate().unwrap();
+    let server = Server::start(SocketAddr::from(([127, 0, 0, 1], 0)), &theirs).unwrap();
+    let url = format!("tcp://{}", server.address());
+
+    let mut command = doctor(&["--json", "--rdzv", &url]);
+    let output = command.env("CONSORT_SECRET_FILE", &ours).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let line = find(&output, "meeting", 1);
+    assert_eq!(line["verdict"], "bad");
+    assert!(line["what"].as_str().unwrap().contains("secrets differ"), "{line}");
+}
+
+#[test]
+fn a_folder_is_tested_without_leaving_anything_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("file://{}", folder.path().join("meet").display());
+    let output = doctor(&["--json", "--rdzv", &url]).output().unwrap();
+    assert_eq!(find(&output, "meeting", 0)["verdict"], "good");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_pinned_process_is_told_how_many_ranks_have_room() {
+    let allowed = rustix::thread::sched_getaffinity(None).unwrap();
+    let cpu = (0..rustix::thread::CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).unwrap();
+    let pinned = std::thread::spawn(move || {
+        let mut one = rustix::thread::CpuSet::new();
+        one.set(cpu);
+        rustix::thread::sched_setaffinity(None, &one).unwrap();
+        doctor(&["--json"]).output().unwrap()
+    });
+    let line = find(&pinned.join().unwrap(), "cores", 0);
+    assert!(line["what"].as_str().unwrap().contains("up to 1 rank without"), "{line}");
+    assert_eq!(line["verdict"], "warning");
+}
+
+#[test]
+fn too_few_open_files_are_bad() {
+    let program = env!("CARGO_BIN_EXE_consort");
+    let output = clean(Command::new("sh"))
+        .args(["-c", "ulimit -n 40; exec \"$0\" doctor --json", program])
+        .output()
+        .unwrap();
+    let line = find(&output, "limits", 0);
+    assert_eq!(line["verdict"], "bad", "{line}");
+    assert!(line["todo"].is_string(), "{line}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn what_another_launcher_left_behind_is_a_warning() {
+    let output = doctor(&["--json"]).env("RANK", "3").env("WORLD_SIZE", "8").output().unwrap();
+    let line = find(&output, "variables", 1);
+    assert_eq!(line["verdict"], "warning");
+    assert_eq!(line["todo"], "unset RANK WORLD_SIZE");
+}
+
+#[test]
+fn an_interface_that_is_not_there_is_bad() {
+    let output = doctor(&["--json"]).env("CONSORT_INTERFACE", "nosuch0").output().unwrap();
+    let line = find(&output, "network", 1);
+    assert_eq!((&line["verdict"], output.status.code()), (&Value::from("bad"), Some(1)));
+    assert!(line["what"].as_str().unwrap().contains("nosuch0"), "{line}");
+}
+
+#[test]
+fn the_help_teaches() {
+    let output = doctor(&["--help"]).output().unwrap();
+    let help = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success());
+    for word in ["--rdzv", "--secret-file", "--json", "Examples:", "warning", "Exit code"] {
+        assert!(help.contains(word), "{word} is not in {help}");
+    }
+}
+
+#[test]
+fn wrong_usage_is_exit_code_two() {
+    for arguments in [["--rdzv", "host0"], ["--rdzv", "tcp://host0"], ["--jsno", "x"]] {
+        let output = doctor(&arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+fn doctor(arguments: &[&str]) -> Command {
+    let mut command = clean(Command::new(env!("CARGO_BIN_EXE_consort")));
+    command.arg("doctor").args(arguments);
+    command
+}
+
+/// Without what this test's own surroundings have set.
+fn clean(mut command: Command) -> Command {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    command.env_clear().env("PATH", path);
+    command
+}
+
+fn parse(output: &Output) -> Vec<Value> {
+    let text = std::str::from_utf8(&output.stdout).expect("the output is text");
+    text.lines().map(|line| serde_json::from_str(line).expect("every line is JSON")).collect()
+}
+
+fn find(output: &Output, area: &str, index: usize) -> Value {
+    let mut lines = parse(output).into_iter().filter(|line| line["area"] == area);
+    lines.nth(index).unwrap_or_else(|| panic!("no line {index} about {area} in {output:?}"))
+}
+
+fn secret_file(path: &Path) -> Secret {
+    let secret = Secret::generate().expect("a new secret");
+    secret.write_new(path).expect("a new file");
+    secret
+}
+
+/// An address that was free a moment ago.
+fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+    listener.local_addr().expect("it is bound")
+}
+
+/// What a command shows on a terminal.
+fn on_terminal(command: &mut Command) -> String {
+    let mut near = File::from(openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal"));
+    grantpt(&near).expect("ours to use");
+    unlockpt(&near).expect("ours to open");
+    let name = ptsname(&near, Vec::new()).expect("it has a name");
+    let far = open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).expect("the far end");
+    let mut child = command.stdout(far).spawn().expect("the program starts");
+    // The command keeps its copy of the far end, which would keep the near one waiting.
+    command.stdout(std::process::Stdio::null());
+
+    let mut shown = Vec::new();
+    let mut piece = [0; 4096];
+    // When the last far end is closed, reading fails.
+    while let Ok(count @ 1..) = near.read(&mut piece) {
+        shown.extend_from_slice(&piece[..count]);
+    }
+    child.wait().expect("the program ends");
+    String::from_utf8(shown).expect("the output is text")
+}
