@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -38,7 +38,10 @@ pub(crate) fn enter(path: &Path, limit: Deadline, flock: Flock) -> Result<Rooms>
 /// With the turn held: removes both files if nobody else is there.
 pub(crate) fn leave(data: &LockFile, users: &LockFile) {
     if matches!(users.try_lock(Mode::Exclusive), Ok(true)) && matches!(data.is_named(), Ok(true)) {
-        remove(data, users);
+        for step in REMOVAL {
+            // What cannot be removed is left over, and the next opener knows what to do with it.
+            let _ = step(data, users);
+        }
     }
 }
 
@@ -103,14 +106,6 @@ fn start_anew(data: &LockFile, used_before: bool) -> Result<Log> {
     Log::create(data.file()).map_err(with_path).inspect_err(|_| discard_empty(data))
 }
 
-/// In this order, and emptied first, so that who dies in between leaves what an opener takes for
-/// a new file.
-fn remove(data: &LockFile, users: &LockFile) {
-    let _ = data.file().set_len(0);
-    let _ = fs::remove_file(users.path());
-    let _ = fs::remove_file(data.path());
-}
-
 /// Takes back the creation of a file that turned out to be of no use.
 fn discard_empty(data: &LockFile) {
     if data.file().metadata().is_ok_and(|found| found.len() == 0) {
@@ -122,4 +117,67 @@ fn users_path(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(".users");
     name.into()
+}
+
+/// How both files go. In this order, and emptied first, so that who dies between two steps leaves
+/// what an opener takes for a new file.
+const REMOVAL: [fn(&LockFile, &LockFile) -> io::Result<()>; 3] = [
+    |data, _| data.file().set_len(0),
+    |_, users| fs::remove_file(users.path()),
+    |data, _| fs::remove_file(data.path()),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rustix::io::Errno;
+
+    use super::*;
+
+    fn names_in(dir: &Path) -> Vec<OsString> {
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+    }
+
+    #[test]
+    fn a_file_system_that_does_not_lock_is_refused_and_nothing_is_left_on_it() {
+        let flocks: [Flock; 3] =
+            [|_, _| Err(Errno::NOLCK), |_, _| Err(Errno::OPNOTSUPP), |_, _| Ok(())];
+        for flock in flocks {
+            let dir = tempfile::tempdir().unwrap();
+            let error = enter(&dir.path().join("store"), Deadline::now(), flock).unwrap_err();
+            assert!(error.to_string().contains("tcp://"), "{error}");
+            assert_eq!(names_in(dir.path()), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn a_file_system_that_stops_locking_does_not_cost_others_their_data() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("store");
+        let until = Deadline::after(Duration::from_secs(20));
+        let rooms = enter(&path, until, |fd, operation| rustix::fs::flock(fd, operation)).unwrap();
+        let before = fs::read(&path).unwrap();
+        let error = enter(&path, until, |_, _| Err(Errno::NOLCK)).unwrap_err();
+        assert!(error.to_string().contains("cannot lock files"), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), before);
+        leave(&rooms.data, &rooms.users);
+        assert_eq!(names_in(dir.path()), [""; 0]);
+    }
+
+    #[test]
+    fn who_dies_while_leaving_leaves_what_the_next_can_open() {
+        let until = Deadline::after(Duration::from_secs(20));
+        let flock: Flock = |fd, operation| rustix::fs::flock(fd, operation);
+        for steps in 0..=REMOVAL.len() {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("store");
+            let rooms = enter(&path, until, flock).unwrap();
+            for step in &REMOVAL[..steps] {
+                step(&rooms.data, &rooms.users).unwrap();
+            }
+            drop(rooms);
+            enter(&path, until, flock).unwrap();
+        }
+    }
 }

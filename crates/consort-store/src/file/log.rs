@@ -135,7 +135,8 @@ impl Log {
     }
 
     fn write_down(&mut self, file: &File, request: &Request<'_>) -> Result<(), Fault> {
-        let record = record::encode(&Stored::Change(request.clone()), Vec::new());
+        let mut record = Vec::new();
+        record::encode(&Stored::Change(request.clone()), &mut record);
         self.add(file, &record).map_err(|e| {
             // The table is ahead of the log.
             self.forget();

@@ -150,20 +150,17 @@ pub(crate) fn decode(payload: &[u8]) -> Result<Stored<'_>, Damage> {
 }
 
 /// Adds a record at the end of `out`.
-pub(crate) fn encode(stored: &Stored<'_>, mut out: Vec<u8>) -> Vec<u8> {
-    let begin = out.len();
-    out.extend([0; HEAD]);
-    let mut out = postcard::to_extend(stored, out).expect("every record has a length and a form");
-    let payload = begin + HEAD;
-    let length = u32::try_from(out.len() - payload)
+pub(crate) fn encode(stored: &Stored<'_>, out: &mut Vec<u8>) {
+    let payload = postcard::to_stdvec(stored).expect("every record has a length and a form");
+    let length = u32::try_from(payload.len())
         .ok()
         .filter(|&length| length <= MAX_PAYLOAD)
         .expect("requests and parts are far smaller than a record may be");
-    let checksum = checksum(&out[payload..]);
-    out[begin..begin + 4].copy_from_slice(&length.to_le_bytes());
-    out[begin + 4..begin + 8].copy_from_slice(&(!length).to_le_bytes());
-    out[begin + 8..payload].copy_from_slice(&checksum);
-    out
+    out.reserve(HEAD + payload.len());
+    out.extend(length.to_le_bytes());
+    out.extend((!length).to_le_bytes());
+    out.extend(checksum(&payload));
+    out.extend_from_slice(&payload);
 }
 
 fn checksum(payload: &[u8]) -> [u8; 4] {
@@ -191,7 +188,9 @@ mod tests {
     use proptest::prelude::*;
 
     fn record(value: &[u8]) -> Vec<u8> {
-        encode(&Stored::Change(Request::Set { key: "key", value }), Vec::new())
+        let mut bytes = Vec::new();
+        encode(&Stored::Change(Request::Set { key: "key", value }), &mut bytes);
+        bytes
     }
 
     #[test]

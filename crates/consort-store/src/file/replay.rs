@@ -140,18 +140,19 @@ pub(crate) mod tests {
         let (mut log, mut states) = (Vec::new(), vec![(0, Vec::new())]);
         for request in STORY {
             assert!(matches!(table.apply(&request), Outcome::Settled(_)));
-            log = record::encode(&Stored::Change(request), log);
+            record::encode(&Stored::Change(request), &mut log);
             states.push((log.len(), contents(&table)));
         }
         (log, states)
     }
 
     fn snapshot(table: &Table, mut log: Vec<u8>) -> Vec<u8> {
-        log = record::encode(&Stored::Begin, log);
+        record::encode(&Stored::Begin, &mut log);
         for part in table.parts() {
-            log = record::encode(&Stored::Part(part), log);
+            record::encode(&Stored::Part(part), &mut log);
         }
-        record::encode(&Stored::End, log)
+        record::encode(&Stored::End, &mut log);
+        log
     }
 
     #[test]
@@ -208,14 +209,14 @@ pub(crate) mod tests {
         let mut table = Replay::from(0);
         table.feed(&log, log.len() as u64).unwrap();
         let whole = snapshot(&table.table, log.clone());
-        let after = record::encode(&Stored::Change(STORY[1].clone()), Vec::new());
+        let after = alone(Stored::Change(STORY[1].clone()));
         for cut in log.len()..whole.len() {
             let mut replay = Replay::from(0);
             replay.feed(&whole[..cut], cut as u64).unwrap();
             assert_eq!(replay.later_start(), None);
             assert_eq!(contents(&replay.table), states.last().unwrap().1);
             replay.feed(&after, after.len() as u64).unwrap();
-            let end = record::encode(&Stored::End, Vec::new());
+            let end = alone(Stored::End);
             replay.feed(&end, end.len() as u64).unwrap();
             assert_eq!(replay.later_start(), None, "cut at {cut}");
         }
@@ -224,7 +225,7 @@ pub(crate) mod tests {
     #[test]
     fn a_record_that_cannot_follow_those_before_it_is_damage() {
         for request in [Request::Pop { key: "q" }, Request::Set { key: "", value: b"" }] {
-            let log = record::encode(&Stored::Change(request), Vec::new());
+            let log = alone(Stored::Change(request));
             assert!(Replay::from(0).feed(&log, log.len() as u64).is_err());
         }
     }
@@ -275,6 +276,12 @@ pub(crate) mod tests {
             let _ = replay.feed(&log, log.len() as u64);
             prop_assert!(replay.position <= log.len() as u64);
         }
+    }
+
+    fn alone(stored: Stored<'_>) -> Vec<u8> {
+        let mut log = Vec::new();
+        record::encode(&stored, &mut log);
+        log
     }
 
     /// A record around any payload.

@@ -1,11 +1,10 @@
 //! Keeping the log short, in two turns.
 //!
-//! A writer that finds it long adds a snapshot at its end: a
-//! beginning, the parts of the table, an end. Whoever comes next as a writer and has seen the end
-//! moves the start in the header, in one small write, to the snapshot's beginning, and gives the
-//! space before it back. Until the start moves nobody depends on the snapshot, so it may be
-//! unfinished; and when it moves the snapshot has been through an unlock, which on network file
-//! systems means that it has reached the server.
+//! A writer that finds it long adds a snapshot at its end: a beginning, the parts of the table, an
+//! end. Whoever comes next as a writer and has seen the end moves the start in the header, in one
+//! small write, to the snapshot's beginning, and gives the space before it back. Until the start
+//! moves nobody depends on the snapshot, so it may be unfinished; and when it moves the snapshot
+//! has been through an unlock, which on network file systems means that it has reached the server.
 
 use std::fs::File;
 use std::io;
@@ -69,16 +68,17 @@ impl Log {
 
 /// Writes the whole snapshot, from `position` on, and says where it ends.
 fn write_snapshot(file: &File, mut position: u64, table: &Table) -> io::Result<u64> {
-    let mut bytes = record::encode(&Stored::Begin, Vec::new());
+    let mut bytes = Vec::new();
+    record::encode(&Stored::Begin, &mut bytes);
     for part in table.parts() {
-        bytes = record::encode(&Stored::Part(part), bytes);
+        record::encode(&Stored::Part(part), &mut bytes);
         if bytes.len() >= PIECE {
             file.write_all_at(&bytes, position)?;
             position += bytes.len() as u64;
             bytes.clear();
         }
     }
-    bytes = record::encode(&Stored::End, bytes);
+    record::encode(&Stored::End, &mut bytes);
     file.write_all_at(&bytes, position)?;
     Ok(position + bytes.len() as u64)
 }

@@ -194,7 +194,7 @@ fn who_dies_while_shortening_the_log_leaves_one_that_can_be_read() {
     let expected = contents(log.table());
     let whole = fs::read(data.path()).unwrap();
     let path = dir.path().join("cut");
-    let near_either_end = |cut: &u64| cut - snapshot < 300 || whole.len() as u64 - cut < 300;
+    let near_either_end = |cut: &u64| cut - snapshot < 150 || whole.len() as u64 - cut < 150;
     for cut in (snapshot..=whole.len() as u64).filter(near_either_end) {
         fs::write(&path, &whole[..cut as usize]).unwrap();
         let data = LockFile::open(&path, flock).unwrap();
