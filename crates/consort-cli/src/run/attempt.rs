@@ -1,6 +1,7 @@
 //! One start of the ranks of this host, until all have ended.
 
 use std::io;
+use std::time::Duration;
 
 use signal_hook::consts::{SIGPIPE, SIGTERM};
 
@@ -39,7 +40,7 @@ pub(crate) fn run_attempt(
     tracing::info!(job = place.job, epoch = place.epoch, world = place.world, "ranks started");
     let verdict = supervise(&mut crew, inbox);
     let end = crew.end(verdict.signal(), job.settings.grace, inbox);
-    output.finish(inbox);
+    output.finish(verdict.patience(), inbox);
     if let Some(signal) = end.asked_by {
         inbox.put_back(vec![Event::Signal(signal)]);
     }
@@ -84,6 +85,15 @@ impl Verdict {
         match self {
             Self::Signalled(signal) => *signal,
             Self::AllDone | Self::Failed(..) | Self::OutputClosed(_) => SIGTERM,
+        }
+    }
+
+    /// How long whoever reads our output may take. A pager that waits for its user holds up a
+    /// job that is done, but not one that was asked to end.
+    fn patience(&self) -> Option<Duration> {
+        match self {
+            Self::AllDone | Self::Failed(..) => None,
+            Self::Signalled(_) | Self::OutputClosed(_) => Some(Duration::from_secs(2)),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The ranks of this host as processes: started together, ended together.
 
 use std::env;
+use std::io::{self, PipeWriter};
 use std::os::unix::process::CommandExt;
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -62,11 +63,11 @@ impl<'job> Crew<'job> {
         let cannot_watch = |error| RunError::System { doing: "watch the ranks", error };
         let mut deaths = Deaths::new().map_err(cannot_watch)?;
         for local_rank in 0..place.local_world {
-            let process = start_rank(job, place, local_rank, output)?;
+            let (lifeline, held) = io::pipe().map_err(cannot_watch)?;
+            let process = start_rank(job, place, local_rank, held, output)?;
+            let number = Pid::from_child(&process);
             crew.members.push(Member { process, exit: None });
-        }
-        for member in &crew.members {
-            deaths.add(member.group()).map_err(cannot_watch)?;
+            deaths.add(number, lifeline).map_err(cannot_watch)?;
         }
         deaths.report_to(inbox.sender()).map_err(cannot_watch)?;
         let cannot_read = |error| RunError::System { doing: "read the ranks' output", error };
@@ -213,6 +214,7 @@ fn start_rank(
     job: &Job,
     place: &Placement,
     local_rank: u32,
+    lifeline: PipeWriter,
     output: &mut Output,
 ) -> Result<Child, RunError> {
     let rank = place.rank(local_rank);
@@ -221,14 +223,13 @@ fn start_rank(
     let error_file = output.error_file(rank);
     let around = job.surroundings(error_file.as_deref());
     let is_set = |name: &str| env::var_os(name).is_some();
-    let mut command = shim::command(&job.settings.command);
+    let mut command = shim::command(&job.settings.command, &job.guard, lifeline);
     for name in environment::OUTER {
         command.env_remove(name);
     }
     command
         .envs(environment::variables(place, local_rank, &around, is_set))
         .process_group(0)
-        .stdin(job.guard.report_line().map_err(cannot_start)?)
         .stdout(stdout)
         .stderr(stderr)
         .spawn()

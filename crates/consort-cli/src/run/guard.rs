@@ -9,12 +9,16 @@
 //! program runs and the guard does not know of it.
 
 use std::collections::HashSet;
+use std::fs::File;
 use std::io::{self, BufRead, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal};
 
 use super::process_group;
@@ -42,9 +46,9 @@ impl Guard {
         Ok(guard)
     }
 
-    /// What a rank's shim reports its beginning through.
-    pub(crate) fn report_line(&self) -> io::Result<Stdio> {
-        Ok(self.pipe().as_fd().try_clone_to_owned()?.into())
+    /// Where a rank reports its beginning.
+    pub(crate) fn report_path(&self) -> PathBuf {
+        format!("/proc/{}/fd/{}", std::process::id(), self.pipe().as_raw_fd()).into()
     }
 
     /// A group has ended. To be said before its leader is reaped: its number is free afterwards.
@@ -73,8 +77,11 @@ impl Drop for Guard {
     }
 }
 
-/// Tells the guard at the other end of `pipe` that this process and its group have begun.
-pub(crate) fn report_beginning(pipe: impl Write) -> io::Result<()> {
+/// Tells the guard behind `path` that this process and its group have begun.
+pub(crate) fn report_beginning(path: &Path) -> io::Result<()> {
+    // A pipe whose reader is gone would keep us waiting for another one.
+    let at_once = OFlags::NONBLOCK.bits().cast_signed();
+    let pipe = File::options().write(true).custom_flags(at_once).open(path)?;
     report(pipe, '+', rustix::process::getpgrp())
 }
 

@@ -11,6 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 use super::event::{Event, Inbox};
 use super::placement::Placement;
@@ -52,10 +53,11 @@ impl Output {
         }
     }
 
-    /// All ranks have ended: what they wrote is where it belongs afterwards.
-    pub(crate) fn finish(&mut self, inbox: &mut Inbox) {
+    /// All ranks have ended: afterwards what they wrote is where it belongs, unless its reader
+    /// takes longer than `patience`.
+    pub(crate) fn finish(&mut self, patience: Option<Duration>, inbox: &mut Inbox) {
         match self {
-            Self::Terminal(terminal) => terminal.finish(inbox),
+            Self::Terminal(terminal) => terminal.finish(patience, inbox),
             Self::Files(_) => {}
         }
     }

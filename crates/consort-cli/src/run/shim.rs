@@ -1,19 +1,21 @@
 //! `consort __rank`: the few steps between a new process and the rank's program.
 //!
 //! The process asks the kernel to be killed when the launcher dies, reports its beginning to the
-//! guard, and becomes the program. The kernel watches the *thread* that started the process, so
-//! ranks are started from the launcher's main thread, which lives as long as the launcher.
+//! guard, puts its lifeline away and becomes the program. The kernel watches the *thread* that
+//! started the process, so ranks are started from the launcher's main thread, which lives as long
+//! as the launcher.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, ErrorKind, Write};
-use std::os::fd::AsFd;
+use std::io::{self, ErrorKind, PipeWriter, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
-use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+use rustix::process::{Pid, Resource, Signal, getppid, getrlimit, set_parent_process_death_signal};
 
-use super::guard;
+use super::guard::{self, Guard};
 
 /// What the launcher tells the shim.
 #[derive(Debug, clap::Args)]
@@ -21,28 +23,34 @@ pub(crate) struct Args {
     /// The launcher's process number.
     launcher: i32,
 
+    /// Where reports to the guard go.
+    guard: PathBuf,
+
     /// The rank's program and its arguments.
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
 }
 
-/// The command that makes a new process a rank of this launcher.
-pub(crate) fn command(program: &[OsString]) -> Command {
+/// The command that makes a new process a rank of this launcher. The process holds `lifeline`
+/// until it ends.
+pub(crate) fn command(program: &[OsString], guard: &Guard, lifeline: PipeWriter) -> Command {
     let mut command = Command::new("/proc/self/exe");
-    command.arg("__rank").arg(std::process::id().to_string()).arg("--").args(program);
+    command.arg("__rank").arg(std::process::id().to_string()).arg(guard.report_path());
+    command.arg("--").args(program).stdin(lifeline);
     command
 }
 
 /// Becomes the program; comes back only if that fails.
 pub(crate) fn main(args: Args) -> ExitCode {
-    let launcher = Pid::from_raw(args.launcher);
     let watched = set_parent_process_death_signal(Some(Signal::KILL));
     // The launcher may have died before the kernel was asked.
-    if watched.is_err() || getppid() != launcher {
+    if watched.is_err() || getppid() != Pid::from_raw(args.launcher) {
         return ExitCode::FAILURE;
     }
-    // Without a guard the rank is still bound to the launcher.
-    let _ = report_beginning();
+    // Without a guard the rank is still bound to the launcher, and without a lifeline it can
+    // still do its work.
+    let _ = guard::report_beginning(&args.guard);
+    let _lifeline = put_lifeline_away();
     let (program, arguments) = args.command.split_first().expect("clap asks for at least one");
     let error = Command::new(program).args(arguments).stdin(Stdio::null()).exec();
     let (code, why) = match error.kind() {
@@ -57,7 +65,15 @@ pub(crate) fn main(args: Args) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// The launcher lends the guard's pipe as standard input; the program gets an empty one.
-fn report_beginning() -> io::Result<()> {
-    guard::report_beginning(File::from(io::stdin().as_fd().try_clone_to_owned()?))
+/// The lifeline comes as standard input. The program gets an empty one instead, and the lifeline
+/// under a descriptor above its own, so that it is the first thing to be closed at its end.
+fn put_lifeline_away() -> io::Result<OwnedFd> {
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX).min(HIGHEST);
+    let highest = i32::try_from(most).map_err(io::Error::other)? - 1;
+    let lifeline = fcntl_dupfd_cloexec(io::stdin().as_fd(), highest)?;
+    fcntl_setfd(&lifeline, FdFlags::empty())?;
+    Ok(lifeline)
 }
+
+/// Above what most programs open; a higher one would make the kernel's table larger.
+const HIGHEST: u64 = 1024;

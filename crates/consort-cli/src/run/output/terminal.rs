@@ -78,21 +78,29 @@ impl Terminal {
         Ok(())
     }
 
-    /// The ranks have ended: waits until all they wrote is passed on. Somebody who does not read
-    /// our output can hold that up; a signal ends the wait.
-    pub(crate) fn finish(&mut self, inbox: &mut Inbox) {
+    /// The ranks have ended: waits until all they wrote is passed on. Whoever should read our
+    /// output can hold that up, so the wait ends with `patience`, if there is any limit to it,
+    /// and with a signal.
+    pub(crate) fn finish(&mut self, patience: Option<Duration>, inbox: &mut Inbox) {
         if self.ranks_run.take().is_none() {
             return;
         }
+        let until = patience.map(|patience| Instant::now() + patience);
         let mut others = Vec::new();
         loop {
-            match inbox.next() {
-                Event::OutputDone => break,
-                Event::Signal(signal) if asks_to_end(signal) => {
-                    others.push(Event::Signal(signal));
-                    break;
+            let event = match until {
+                Some(moment) => inbox.next_until(moment),
+                None => Some(inbox.next()),
+            };
+            match event {
+                Some(Event::OutputDone) | None => break,
+                Some(other) => {
+                    let enough = matches!(other, Event::Signal(signal) if asks_to_end(signal));
+                    others.push(other);
+                    if enough {
+                        break;
+                    }
                 }
-                other => others.push(other),
             }
         }
         inbox.put_back(others);
