@@ -1,0 +1,236 @@
+//! Who this process is and where to meet, as launchers say it in the environment. Pure: variables
+//! come in as a map.
+
+use std::collections::BTreeMap;
+
+use consort_store::{Address, Place};
+
+/// The variables that matter, out of an environment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Variables(BTreeMap<String, String>);
+
+/// What a launcher says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) rank: Option<u32>,
+    pub(crate) world: Option<u32>,
+    pub(crate) place: Option<Place>,
+    pub(crate) secret_file: Option<String>,
+    pub(crate) job: Option<String>,
+    pub(crate) epoch: Option<u64>,
+    pub(crate) timeout: Option<std::time::Duration>,
+    pub(crate) liveness: Option<std::time::Duration>,
+    pub(crate) interface: Option<String>,
+}
+
+impl Variables {
+    /// Those of this process. A value that is not text counts as not set.
+    pub(crate) fn of_this_process() -> Self {
+        let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        Self::of(std::env::vars_os().filter_map(text))
+    }
+
+    /// Those of a list. Empty values count as not set.
+    pub(crate) fn of(variables: impl Iterator<Item = (String, String)>) -> Self {
+        let matters = |name: &str| name.starts_with(OURS) || KNOWN.contains(&name);
+        Self(variables.filter(|(name, value)| matters(name) && !value.is_empty()).collect())
+    }
+
+    /// What they say, or a list of what is wrong with them.
+    pub(crate) fn read(&self) -> Result<Said, Vec<String>> {
+        let mut wrong = Vec::new();
+        self.check_names(&mut wrong);
+        let (rank, world) = self.rank_and_world(&mut wrong);
+        let said = Said {
+            rank,
+            world,
+            place: self.place(&mut wrong),
+            secret_file: self.text("CONSORT_SECRET_FILE"),
+            job: self.text("CONSORT_JOB"),
+            epoch: self.number("CONSORT_EPOCH", &mut wrong),
+            timeout: self.duration("CONSORT_TIMEOUT", &mut wrong),
+            liveness: self.duration("CONSORT_LIVENESS", &mut wrong),
+            interface: self.text("CONSORT_INTERFACE"),
+        };
+        if wrong.is_empty() { Ok(said) } else { Err(wrong) }
+    }
+
+    /// Everything that was found, one line each, for an error that shows it. No value of ours is
+    /// a secret: the secret itself is never in the environment.
+    pub(crate) fn found(&self) -> String {
+        if self.0.is_empty() {
+            return "found: nothing".to_owned();
+        }
+        let lines: Vec<String> =
+            self.0.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        format!("found: {}", lines.join(" "))
+    }
+
+    fn check_names(&self, wrong: &mut Vec<String>) {
+        for name in self.0.keys().filter(|name| name.starts_with(OURS)) {
+            if !OWN.contains(&name.as_str()) {
+                wrong.push(format!("{name} is not known; there are {}", OWN.join(", ")));
+            }
+        }
+    }
+
+    /// From the first launcher that says either.
+    fn rank_and_world(&self, wrong: &mut Vec<String>) -> (Option<u32>, Option<u32>) {
+        for Launcher { rank, world, .. } in LAUNCHERS {
+            let has = |name: &str| self.0.contains_key(name);
+            if has(rank) || world.iter().any(|world| has(world)) {
+                let world = world.iter().find(|world| has(world)).unwrap_or(&world[0]);
+                let found = (self.number(rank, wrong), self.number(world, wrong));
+                for name in [rank, world].into_iter().filter(|name| !has(name)) {
+                    let other = if name == rank { world } else { rank };
+                    wrong.push(format!("{name} is missing, though {other} is set"));
+                }
+                if let (Some(rank_number), Some(world_number)) = found
+                    && rank_number >= world_number
+                {
+                    wrong.push(format!("{rank}={rank_number} is not below {world}={world_number}"));
+                }
+                return found;
+            }
+        }
+        (None, None)
+    }
+
+    fn place(&self, wrong: &mut Vec<String>) -> Option<Place> {
+        if let Some(text) = self.0.get("CONSORT_RDZV") {
+            return match text.parse::<Address>() {
+                Ok(Address { place, rank: None, world: None }) => Some(place),
+                Ok(_) => {
+                    wrong.push(
+                        "CONSORT_RDZV says a rank or a world, which is the same for all".to_owned(),
+                    );
+                    None
+                }
+                Err(error) => {
+                    wrong.push(format!("CONSORT_RDZV: {error}"));
+                    None
+                }
+            };
+        }
+        match (self.text("MASTER_ADDR"), self.number::<u16>("MASTER_PORT", wrong)) {
+            (Some(host), Some(port)) => {
+                Some(Place::Tcp { host, port: self.beside_torchruns(port) })
+            }
+            (Some(_), None) if !self.0.contains_key("MASTER_PORT") => {
+                wrong.push("MASTER_PORT is missing, though MASTER_ADDR is set".to_owned());
+                None
+            }
+            (None, Some(_)) => {
+                wrong.push("MASTER_ADDR is missing, though MASTER_PORT is set".to_owned());
+                None
+            }
+            _ => self.slurms_place(),
+        }
+    }
+
+    /// Where torchrun keeps a store of its own at the port, ours is at the next.
+    fn beside_torchruns(&self, port: u16) -> u16 {
+        match self.0.get("TORCHELASTIC_USE_AGENT_STORE").map(String::as_str) {
+            Some("True") => port.checked_add(1).unwrap_or(port - 1),
+            _ => port,
+        }
+    }
+
+    /// Slurm gives each job a number and a list of nodes; the same port follows on every node.
+    fn slurms_place(&self) -> Option<Place> {
+        let nodes = self.text("SLURM_STEP_NODELIST").or_else(|| self.text("SLURM_JOB_NODELIST"))?;
+        let job: u64 = self.0.get("SLURM_JOB_ID")?.parse().ok()?;
+        let host = first_host(&nodes)?;
+        Some(Place::Tcp { host, port: SLURM_PORTS.start + (job % 10_000) as u16 })
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        self.0.get(name).cloned()
+    }
+
+    fn number<T: std::str::FromStr>(&self, name: &str, wrong: &mut Vec<String>) -> Option<T> {
+        let text = self.0.get(name)?;
+        match text.parse() {
+            Ok(number) => Some(number),
+            Err(_) => {
+                wrong.push(format!("{name}={text} is not a number that fits"));
+                None
+            }
+        }
+    }
+
+    fn duration(&self, name: &str, wrong: &mut Vec<String>) -> Option<std::time::Duration> {
+        let text = self.0.get(name)?;
+        match crate::duration::parse(text) {
+            Ok(duration) => Some(duration),
+            Err(reason) => {
+                wrong.push(format!("{name}={text}: {reason}"));
+                None
+            }
+        }
+    }
+}
+
+/// A launcher's names for rank and world; of several names for the world the first that is set.
+struct Launcher {
+    rank: &'static str,
+    world: &'static [&'static str],
+}
+
+/// The first host of a Slurm list such as `node[03-07,12],login1`.
+fn first_host(list: &str) -> Option<String> {
+    let end = list.find([',', '[']).unwrap_or(list.len());
+    let (name, rest) = list.split_at(end);
+    let host = match rest.strip_prefix('[') {
+        Some(ranges) => {
+            let number = ranges.split(['-', ',', ']']).next()?;
+            let (_, tail) = ranges.split_once(']')?;
+            let tail = tail.split(',').next()?;
+            format!("{name}{number}{tail}")
+        }
+        None => name.to_owned(),
+    };
+    (!host.is_empty()).then_some(host)
+}
+
+const OURS: &str = "CONSORT_";
+const OWN: [&str; 8] = [
+    "CONSORT_RDZV",
+    "CONSORT_SECRET_FILE",
+    "CONSORT_JOB",
+    "CONSORT_EPOCH",
+    "CONSORT_TIMEOUT",
+    "CONSORT_LIVENESS",
+    "CONSORT_INTERFACE",
+    "CONSORT_LOG",
+];
+const LAUNCHERS: [Launcher; 4] = [
+    Launcher { rank: "RANK", world: &["WORLD_SIZE"] },
+    Launcher { rank: "SLURM_PROCID", world: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"] },
+    Launcher { rank: "OMPI_COMM_WORLD_RANK", world: &["OMPI_COMM_WORLD_SIZE"] },
+    Launcher { rank: "PMI_RANK", world: &["PMI_SIZE"] },
+];
+const KNOWN: [&str; 15] = [
+    "RANK",
+    "WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "TORCHELASTIC_USE_AGENT_STORE",
+    "SLURM_PROCID",
+    "SLURM_STEP_NUM_TASKS",
+    "SLURM_NTASKS",
+    "SLURM_STEP_NODELIST",
+    "SLURM_JOB_NODELIST",
+    "SLURM_JOB_ID",
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "PMI_RANK",
+    "PMI_SIZE",
+];
+/// Below the range that systems give to outgoing connections.
+const SLURM_PORTS: std::ops::Range<u16> = 20_000..30_000;
+
+#[cfg(test)]
+mod tests;

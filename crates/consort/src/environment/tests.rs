@@ -1,0 +1,131 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn variables(text: &str) -> Variables {
+    let pairs = text.split_whitespace().map(|pair| pair.split_once('=').unwrap());
+    Variables::of(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())))
+}
+
+fn read(text: &str) -> Said {
+    variables(text).read().unwrap()
+}
+
+fn wrong(text: &str) -> String {
+    variables(text).read().unwrap_err().join("\n")
+}
+
+fn tcp(host: &str, port: u16) -> Option<Place> {
+    Some(Place::Tcp { host: host.to_owned(), port })
+}
+
+#[test]
+fn consort_runs_own_ranks_know_everything() {
+    let said = read(
+        "RANK=1 WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=999 CONSORT_RDZV=tcp://127.0.0.1:4000 \
+         CONSORT_SECRET_FILE=/s CONSORT_JOB=abc CONSORT_EPOCH=3 CONSORT_TIMEOUT=5m CONSORT_LIVENESS=2s",
+    );
+    assert_eq!((said.rank, said.world, said.epoch), (Some(1), Some(4), Some(3)));
+    assert_eq!(said.place, tcp("127.0.0.1", 4000));
+    assert_eq!(said.timeout, Some(Duration::from_secs(300)));
+    assert_eq!(said.liveness, Some(Duration::from_secs(2)));
+}
+
+#[test]
+fn every_launcher_is_understood() {
+    let place = "MASTER_ADDR=n0 MASTER_PORT=29500";
+    for launcher in [
+        "RANK=2 WORLD_SIZE=8",
+        "SLURM_PROCID=2 SLURM_NTASKS=8",
+        "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=8",
+        "PMI_RANK=2 PMI_SIZE=8",
+    ] {
+        let said = read(&format!("{launcher} {place}"));
+        assert_eq!((said.rank, said.world), (Some(2), Some(8)), "{launcher}");
+        assert_eq!(said.place, tcp("n0", 29500));
+    }
+}
+
+#[test]
+fn the_inner_launcher_is_the_one_that_counts() {
+    let said = read("PMI_RANK=0 PMI_SIZE=2 SLURM_PROCID=1 SLURM_NTASKS=2 RANK=3 WORLD_SIZE=4");
+    assert_eq!((said.rank, said.world), (Some(3), Some(4)));
+    let said = read("PMI_RANK=0 PMI_SIZE=2 SLURM_PROCID=1 SLURM_NTASKS=2");
+    assert_eq!((said.rank, said.world), (Some(1), Some(2)));
+}
+
+#[test]
+fn a_step_of_a_slurm_job_has_its_own_world() {
+    let said = read("SLURM_PROCID=1 SLURM_NTASKS=64 SLURM_STEP_NUM_TASKS=2");
+    assert_eq!(said.world, Some(2));
+}
+
+#[test]
+fn torchruns_own_store_is_left_alone() {
+    let torchrun =
+        "RANK=0 WORLD_SIZE=2 MASTER_ADDR=n0 MASTER_PORT=29500 TORCHELASTIC_USE_AGENT_STORE";
+    assert_eq!(read(&format!("{torchrun}=True")).place, tcp("n0", 29501));
+    assert_eq!(read(&format!("{torchrun}=False")).place, tcp("n0", 29500));
+}
+
+#[test]
+fn slurm_alone_gives_a_place_that_is_the_same_on_every_node() {
+    let job = "SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_JOB_ID=123456";
+    for (list, host) in [
+        ("node[03-07,12]", "node03"),
+        ("node7,node9", "node7"),
+        ("a[1,3]-ib,b2", "a1-ib"),
+        ("login", "login"),
+    ] {
+        let said = read(&format!("{job} SLURM_JOB_NODELIST={list}"));
+        assert_eq!(said.place, tcp(host, 23456), "{list}");
+    }
+    let said = read(&format!("{job} SLURM_JOB_NODELIST=a1 SLURM_STEP_NODELIST=a2"));
+    assert_eq!(said.place, tcp("a2", 23456));
+}
+
+#[test]
+fn half_a_pair_is_missing_its_other_half() {
+    assert!(wrong("RANK=1").contains("WORLD_SIZE is missing, though RANK is set"));
+    assert!(wrong("WORLD_SIZE=2").contains("RANK is missing, though WORLD_SIZE is set"));
+    assert!(wrong("MASTER_ADDR=a").contains("MASTER_PORT is missing"));
+    assert!(wrong("MASTER_PORT=1").contains("MASTER_ADDR is missing"));
+}
+
+#[test]
+fn contradictions_and_malformed_values_are_all_listed() {
+    let all = wrong(
+        "RANK=4 WORLD_SIZE=4 MASTER_ADDR=a MASTER_PORT=99999 CONSORT_TIMEOUT=5 CONSORT_TIMEOU=5s",
+    );
+    for part in [
+        "RANK=4 is not below WORLD_SIZE=4",
+        "MASTER_PORT=99999 is not a number that fits",
+        "CONSORT_TIMEOUT=5: a length of time is",
+        "CONSORT_TIMEOU is not known; there are CONSORT_RDZV",
+    ] {
+        assert!(all.contains(part), "{part} in\n{all}");
+    }
+}
+
+#[test]
+fn an_empty_variable_is_not_set() {
+    let empty = [("RANK", ""), ("WORLD_SIZE", "")];
+    let variables = Variables::of(empty.map(|(a, b)| (a.to_owned(), b.to_owned())).into_iter());
+    assert_eq!(variables.read().unwrap(), Said::default());
+    assert_eq!(variables.found(), "found: nothing");
+}
+
+proptest! {
+    #[test]
+    fn any_values_are_judged_without_harm(
+        values in prop::collection::vec(("[A-Z_]{0,6}", ".{0,20}"), 0..6), known in 0_usize..15,
+        list in ".{0,30}",
+    ) {
+        let mut values = values;
+        values.push((KNOWN[known].to_owned(), list.clone()));
+        let _ = Variables::of(values.into_iter()).read();
+        let _ = first_host(&list);
+    }
+}

@@ -1,0 +1,52 @@
+//! What can go wrong when processes meet.
+
+use std::time::Duration;
+
+/// The result of every call of this crate that can fail.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// It is not known who this process is or where to meet.
+    #[error("cannot tell who this process is and where to meet\n{0}")]
+    Environment(String),
+
+    /// Ranks were started or built differently.
+    #[error("rank {rank}: the ranks of this job differ in what has to be the same\n{differences}")]
+    Differs {
+        /// Who says so.
+        rank: u32,
+        /// Which ranks have what.
+        differences: String,
+    },
+
+    /// Some ranks did not come.
+    #[error(
+        "rank {rank} of {world} waited {waited:.1?} at the meeting: {missing}; were all ranks \
+         started, with the same address and secret?"
+    )]
+    Missing {
+        /// Who waited.
+        rank: u32,
+        /// How many should have come.
+        world: u32,
+        /// For how long.
+        waited: Duration,
+        /// Who did not come.
+        missing: String,
+    },
+
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] consort_store::Error),
+
+    /// No network interface could be chosen.
+    #[error(transparent)]
+    Interface(#[from] consort_sys::net::Error),
+
+    /// The system does not say which host this is.
+    #[error("cannot tell which host this is: {0}")]
+    Host(std::io::Error),
+}

@@ -1,0 +1,79 @@
+//! Processes that work together.
+//!
+//! # The subject
+//!
+//! A job is a number of processes that run the same program, on one host or on many. Each has a
+//! [`Rank`], a number from 0 up to the *world*, which is how many there are. A [`Group`] is what a
+//! process holds to work with the others: it knows its own rank, who the others are and where,
+//! and has a [store](Group::store) that all of them share.
+//!
+//! To become a group they have to meet. Somebody tells each process its rank, the world, and a
+//! place: the launcher `consort run`, another launcher's environment, or the program itself. At
+//! the meeting every rank shows which version it is and how it was set up; if two differ in what
+//! has to be the same, all of them fail with an error that shows the difference. A rank that does
+//! not come is named on every rank that does.
+//!
+//! Nobody gets into a meeting over TCP without the job's secret, which the launcher makes and
+//! hands to its ranks.
+//!
+//! # Where to start
+//!
+//! [`init`] is the one entry point; [`Builder`] is the same with everything said in the program.
+//!
+//! ```no_run
+//! let group = consort::init()?;
+//! println!("rank {} of {}", group.rank(), group.world());
+//! group.barrier("everyone is here")?;
+//! # Ok::<(), consort::Error>(())
+//! ```
+//!
+//! ```text
+//! consort run -n 4 -- ./program
+//! ```
+#![forbid(unsafe_code)]
+
+mod builder;
+mod card;
+pub mod duration;
+mod environment;
+mod error;
+mod group;
+mod meeting;
+
+pub use builder::Builder;
+pub use consort_store::{Deadline, Secret, Store};
+pub use error::{Error, Result};
+pub use group::{Group, Member, Rank};
+
+/// Meets the other ranks as the environment says.
+///
+/// What is looked at, first found first taken:
+///
+/// | who sets it | rank and world | place |
+/// |---|---|---|
+/// | `consort run` | `RANK`, `WORLD_SIZE` | `CONSORT_RDZV` |
+/// | `torchrun` | `RANK`, `WORLD_SIZE` | `MASTER_ADDR`, `MASTER_PORT` (the port after it if torchrun's own store is there) |
+/// | Slurm | `SLURM_PROCID`, `SLURM_NTASKS` | the job's first node, a port made from `SLURM_JOB_ID` |
+/// | Open MPI | `OMPI_COMM_WORLD_RANK`, `OMPI_COMM_WORLD_SIZE` | `MASTER_ADDR`, `MASTER_PORT` |
+/// | MPICH, Intel MPI | `PMI_RANK`, `PMI_SIZE` | `MASTER_ADDR`, `MASTER_PORT` |
+///
+/// `CONSORT_RDZV` and `MASTER_ADDR` are taken from whoever sets them, and every value can be said
+/// in the program instead, with a [`Builder`]. Launchers other than `consort run` do not make a
+/// secret: name a file that has one in `CONSORT_SECRET_FILE`.
+///
+/// | variable | meaning | default |
+/// |---|---|---|
+/// | `CONSORT_RDZV` | `tcp://host:port` or `file:///path` | |
+/// | `CONSORT_SECRET_FILE` | 64 hexadecimal digits that only the owner may read | |
+/// | `CONSORT_JOB`, `CONSORT_EPOCH` | which job and which of its rounds this is | `job`, 0 |
+/// | `CONSORT_TIMEOUT` | how long to wait for the other ranks | `10m` |
+/// | `CONSORT_LIVENESS` | how long a host may be silent | `10s` |
+/// | `CONSORT_INTERFACE` | the name or address of the network interface to use | the one that leads to the store |
+/// | `CONSORT_LOG` | what the `consort` program logs | `warn` |
+///
+/// # Errors
+/// One error lists everything that was found and everything that is missing; see [`Error`] for
+/// the others.
+pub fn init() -> Result<Group> {
+    Builder::from_environment()?.init()
+}
