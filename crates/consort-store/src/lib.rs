@@ -22,6 +22,7 @@
 //! [`Store`] is the one trait; its page has an example. [`Server::start`] and
 //! [`TcpStore::connect`] are the two ends of a store over TCP.
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests may look at the clock"))]
 
 mod address;
 pub mod auth;

@@ -1,4 +1,9 @@
 //! Rounds over real stores: nodes as threads, each with its own connection, in real time.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test may panic and look at the clock"
+)]
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

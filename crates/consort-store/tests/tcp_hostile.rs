@@ -1,5 +1,10 @@
 //! Strangers, forgers and sluggards at the store's port. Each is refused in bounded time with one
 //! line in the log that names it, and nobody else notices.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test may panic and look at the clock"
+)]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

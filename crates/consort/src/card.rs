@@ -21,16 +21,16 @@ pub(crate) struct Card {
 }
 
 /// Says which ranks differ in what, or `None` if they agree.
-pub(crate) fn differences(cards: &[Card]) -> Option<String> {
-    let mut names: Vec<&String> = cards.iter().flat_map(|card| card.same.keys()).collect();
+pub(crate) fn differences(cards: &BTreeMap<u32, Card>) -> Option<String> {
+    let mut names: Vec<&String> = cards.values().flat_map(|card| card.same.keys()).collect();
     names.sort_unstable();
     names.dedup();
     let mut text = String::new();
     for name in names {
         let mut holders: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
-        for (rank, card) in (0..).zip(cards) {
+        for (rank, card) in cards {
             let value = card.same.get(name).map_or("(none)", String::as_str);
-            holders.entry(value).or_default().push(rank);
+            holders.entry(value).or_default().push(*rank);
         }
         if holders.len() > 1 {
             let parts: Vec<String> = holders
@@ -76,14 +76,17 @@ mod tests {
 
     #[test]
     fn equal_cards_have_no_differences() {
-        assert_eq!(differences(&vec![card(&[("version", "1"), ("timeout", "10m")]); 3]), None);
+        let card = card(&[("version", "1"), ("timeout", "10m")]);
+        let cards = (0..3).map(|rank| (rank, card.clone())).collect();
+        assert_eq!(differences(&cards), None);
     }
 
     #[test]
     fn who_has_what_is_shown_for_each_difference_and_for_nothing_else() {
-        let mut cards = vec![card(&[("version", "1"), ("timeout", "10m")]); 6];
-        cards[3] = card(&[("version", "2"), ("timeout", "10m")]);
-        cards[5] = card(&[("version", "1"), ("timeout", "10m"), ("encrypt", "on")]);
+        let usual = card(&[("version", "1"), ("timeout", "10m")]);
+        let mut cards: BTreeMap<u32, Card> = (0..6).map(|rank| (rank, usual.clone())).collect();
+        cards.insert(3, card(&[("version", "2"), ("timeout", "10m")]));
+        cards.insert(5, card(&[("version", "1"), ("timeout", "10m"), ("encrypt", "on")]));
         let expected = "  encrypt: (none) on ranks 0-4, on on rank 5\n  version: 1 on ranks 0-2, 4-5, 2 on rank 3";
         assert_eq!(differences(&cards).unwrap(), expected);
     }

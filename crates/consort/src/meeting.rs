@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use consort_store::auth::PROTOCOL_VERSION;
 use consort_store::{
-    Deadline, Dial, Error as StoreError, Exchange, FileStore, MemStore, Place, PrefixStore, Secret,
+    Deadline, Dial, Error as StoreError, FileStore, MemStore, Missing, Place, PrefixStore, Secret,
     Server, Store, Swap, TcpStore,
 };
 use consort_sys::host::HostId;
 use consort_sys::net::{Choice, choose};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::builder::Invitation;
 use crate::card::{Card, differences};
@@ -118,7 +120,10 @@ fn is_elsewhere(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable)
 }
 
-/// Shows this rank's card, takes everyone's, and compares them.
+/// Shows this rank's card and hears the verdict, with everyone's cards if they agree.
+///
+/// Rank 0 judges for all: it takes the cards as they come, so that ranks which disagree about the
+/// world find out at once instead of waiting for ranks that do not exist.
 fn exchange(
     invitation: &Invitation,
     meeting: &Arc<dyn Store>,
@@ -126,47 +131,106 @@ fn exchange(
     until: Deadline,
 ) -> Result<Vec<Card>> {
     let Invitation { rank, world, .. } = *invitation;
+    let started = Instant::now();
     let mine = Card {
         same: must_be_the_same(invitation),
         host: HostId::here().map_err(Error::Host)?,
         address,
         process: std::process::id(),
     };
-    let agreed = agree_on_world(invitation, meeting)?;
-    let bytes = postcard::to_allocvec(&mine).expect("memory can be extended");
-    let gathered = Exchange::new(meeting.clone(), rank, agreed).all_gather("card", &bytes, until);
-    let gathered = gathered.map_err(|error| match error {
-        StoreError::Timeout { waited, missing, .. } if missing.count > 0 => {
-            Error::Missing { rank, world, waited, missing: missing.to_string() }
-        }
-        other => other.into(),
-    })?;
-    let cards = gathered.iter().enumerate().map(|(from, bytes)| read_card(rank, from, bytes));
-    let cards: Vec<Card> = cards.collect::<Result<_>>()?;
-    match differences(&cards) {
-        Some(differences) => Err(Error::Differs { rank, differences }),
-        None => Ok(cards),
+    if !matches!(meeting.compare_set(&place_of(rank), None, &encode(&mine))?, Swap::Swapped) {
+        return Err(StoreError::RankTaken { rank, occasion: "the meeting".to_owned() }.into());
     }
-}
-
-/// The first to come says how many meet. Ranks that think otherwise still show their cards, so
-/// that everyone sees the difference instead of waiting for ranks that do not exist.
-fn agree_on_world(invitation: &Invitation, meeting: &Arc<dyn Store>) -> Result<u32> {
-    let Invitation { rank, world, .. } = *invitation;
-    let mine = world.to_string();
-    let first = match meeting.compare_set("world", None, mine.as_bytes())? {
-        Swap::Differs(first) => String::from_utf8_lossy(&first).into_owned(),
-        _ => mine,
+    let verdict = match rank {
+        0 => judge(world, meeting, until)?,
+        _ => hear_verdict(world, meeting, until)?,
     };
-    match first.parse() {
-        Ok(agreed) if rank < agreed => Ok(agreed),
-        _ => {
-            let differences = format!("  world: {first} on the first rank to come, {world} here");
-            Err(Error::Differs { rank, differences })
+    match verdict {
+        Verdict::Agreed(cards) => Ok(cards),
+        Verdict::Differs(differences) => Err(Error::Differs { rank, differences }),
+        Verdict::Missing(missing) => {
+            let missing = missing.to_string();
+            Err(Error::Missing { rank, world, waited: started.elapsed(), missing })
         }
     }
 }
 
+/// What rank 0 found.
+#[derive(Debug, Serialize, Deserialize)]
+enum Verdict {
+    Agreed(Vec<Card>),
+    Differs(String),
+    Missing(Missing),
+}
+
+fn judge(world: u32, meeting: &Arc<dyn Store>, until: Deadline) -> Result<Verdict> {
+    let verdict = match take_cards(world, meeting, until)? {
+        Err(unreadable) => Verdict::Differs(unreadable),
+        Ok(cards) => weigh(world, cards),
+    };
+    meeting.set(VERDICT, &encode(&verdict))?;
+    Ok(verdict)
+}
+
+fn weigh(world: u32, cards: BTreeMap<u32, Card>) -> Verdict {
+    if let Some(differences) = differences(&cards) {
+        return Verdict::Differs(differences);
+    }
+    let absent: Vec<u32> = (0..world).filter(|rank| !cards.contains_key(rank)).collect();
+    match absent.is_empty() {
+        true => Verdict::Agreed(cards.into_values().collect()),
+        false => Verdict::Missing(name(&absent)),
+    }
+}
+
+/// The cards of all who come until the deadline. Once it is clear that they differ nobody is
+/// waited for any more, but all who are here are shown.
+fn take_cards(
+    world: u32,
+    meeting: &Arc<dyn Store>,
+    mut until: Deadline,
+) -> Result<Result<BTreeMap<u32, Card>, String>> {
+    let mut cards: BTreeMap<u32, Card> = BTreeMap::new();
+    for rank in 0..world {
+        let bytes = match meeting.get(&place_of(rank), until) {
+            Ok(bytes) => bytes,
+            Err(StoreError::Timeout { missing, .. }) if missing.count > 0 => continue,
+            Err(other) => return Err(other.into()),
+        };
+        let card: Card = match decode(&bytes) {
+            Ok(card) => card,
+            Err(reason) => {
+                return Ok(Err(format!("  consort version: rank {rank}'s card {reason}")));
+            }
+        };
+        if cards.first_key_value().is_some_and(|(_, first)| first.same != card.same) {
+            until = until.min(Deadline::after(LAST_LOOK));
+        }
+        cards.insert(rank, card);
+    }
+    Ok(Ok(cards))
+}
+
+/// Everyone else's part. Rank 0's word comes a little after the deadline if ranks are missing; if
+/// it does not come at all, rank 0 is one of them.
+fn hear_verdict(world: u32, meeting: &Arc<dyn Store>, until: Deadline) -> Result<Verdict> {
+    let later = until.instant().map_or(Deadline::never(), |at| Deadline::at(at + LAST_LOOK));
+    match meeting.get(VERDICT, later) {
+        Ok(bytes) => Ok(decode(&bytes).unwrap_or_else(|reason| {
+            Verdict::Differs(format!("  consort version: rank 0's verdict {reason}"))
+        })),
+        Err(StoreError::Timeout { missing, .. }) if missing.count > 0 => {
+            let mut absent = Vec::new();
+            for rank in 0..world {
+                if !meeting.check(&[&place_of(rank)])? {
+                    absent.push(rank);
+                }
+            }
+            Ok(Verdict::Missing(name(&absent)))
+        }
+        Err(other) => Err(other.into()),
+    }
+}
 fn must_be_the_same(invitation: &Invitation) -> BTreeMap<String, String> {
     let rows = [
         ("consort version", env!("CARGO_PKG_VERSION").to_owned()),
@@ -179,19 +243,31 @@ fn must_be_the_same(invitation: &Invitation) -> BTreeMap<String, String> {
     rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// A card that cannot be read is one of a version that wrote it differently.
-fn read_card(rank: u32, from: usize, bytes: &[u8]) -> Result<Card> {
-    postcard::from_bytes(bytes).map_err(|error| Error::Differs {
-        rank,
-        differences: format!("  consort version: rank {from}'s card cannot be read here ({error})"),
-    })
-}
-
 fn member(rank: u32, Card { host, address, process, .. }: Card) -> Member {
     Member { rank: Rank(rank), host, address, process }
+}
+
+fn name(ranks: &[u32]) -> Missing {
+    Missing::collect(ranks.iter().map(|rank| format!("rank {rank}")))
+}
+
+fn place_of(rank: u32) -> String {
+    format!("card/{rank}")
+}
+
+fn encode(value: &impl Serialize) -> Vec<u8> {
+    postcard::to_allocvec(value).expect("memory can be extended")
+}
+
+/// What cannot be read was written by a version that writes it differently.
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    postcard::from_bytes(bytes).map_err(|error| format!("cannot be read here ({error})"))
 }
 
 /// What this build can do that another might not.
 const FEATURES: [&str; 1] = ["meeting"];
 const LEFT: &str = "left";
+const VERDICT: &str = "verdict";
+/// What rank 0 takes to look round once more before it gives its verdict.
+const LAST_LOOK: Duration = Duration::from_secs(1);
 const LINGER: Duration = Duration::from_secs(2);

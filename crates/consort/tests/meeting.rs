@@ -1,4 +1,5 @@
 //! Ranks as real processes that meet, or fail to.
+#![allow(clippy::unwrap_used, reason = "a test ends with the first surprise")]
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -148,7 +149,7 @@ fn ranks_of_two_hosts_know_who_shares_a_host_and_how_to_reach_the_other() {
         Ok(ranks) => ranks,
         Err(reason) => return skip(reason),
     };
-    let mut job = ranks.start(|ctx| {
+    let job = ranks.start(|ctx| {
         let place = ctx.address_of(0).unwrap().v4;
         let secret: String = ctx.told("secret");
         let group = Builder::new()
