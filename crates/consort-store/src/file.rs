@@ -23,8 +23,8 @@ mod entrance;
 mod lock;
 mod log;
 mod pace;
-mod record;
-mod replay;
+pub(crate) mod record;
+pub(crate) mod replay;
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -56,10 +56,10 @@ use pace::Pace;
 /// mounted with locks that hold on each host only (`nolock`, `local_lock`, `localflock`) looks
 /// like one that locks.
 ///
-/// Waiting is done by looking again, every one to ten milliseconds. A call whose deadline has
-/// come still waits a few seconds, at most its [`patience`](Store::patience), for others to
-/// finish with the file; if they do not, it fails with
-/// [`Error::Unreachable`](crate::Error::Unreachable).
+/// Waiting is done by looking again, every one to ten milliseconds; of several callers that wait
+/// for the same queue any may be served first. A call whose deadline has come still waits a few
+/// seconds, at most its [`patience`](Store::patience), for others to finish with the file; if they
+/// do not, it fails with [`Error::Unreachable`](crate::Error::Unreachable).
 ///
 /// ```
 /// use consort_store::{Deadline, FileStore, Store};

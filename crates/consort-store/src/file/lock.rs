@@ -113,22 +113,31 @@ pub(crate) fn take_turn<T>(
     mut attempt: impl FnMut() -> Result<Option<T>>,
 ) -> Result<T> {
     let started = clock_now();
+    let reason = || {
+        format!(
+            "another process holds the lock on {} and does not let go; is it stopped, or stuck \
+             on its file system?",
+            path.display()
+        )
+    };
     let mut pace = Pace::new(FIRST_PAUSE, LONGEST_PAUSE);
+    let mut silent = true;
     loop {
         let last = limit.has_passed();
         if let Some(taken) = attempt()? {
             return Ok(taken);
         }
         if last {
+            let address = format!("file://{}", path.display());
             return Err(Error::Unreachable {
-                address: format!("file://{}", path.display()),
+                address,
                 waited: started.elapsed(),
-                reason: format!(
-                    "another process holds the lock on {} and does not let go; is it stopped, or \
-                     stuck on its file system?",
-                    path.display()
-                ),
+                reason: reason(),
             });
+        }
+        if silent && started.elapsed() > SILENCE {
+            tracing::warn!("still waiting for the store: {}", reason());
+            silent = false;
         }
         pace.sleep(limit);
     }
@@ -165,6 +174,8 @@ fn lock_trouble(e: Errno) -> String {
 }
 
 const USE_TCP: &str = "use a folder on another one, or tcp://HOST:PORT instead of file://";
+/// After so long a wait the user is told why nothing happens.
+const SILENCE: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(2);
 

@@ -147,17 +147,18 @@ impl Log {
     /// Writes at the end, all or nothing.
     fn add(&mut self, file: &File, bytes: &[u8]) -> io::Result<()> {
         let end = self.replay.position;
-        let mut written = file.write_all_at(bytes, end);
-        if self.ask_after_writing {
-            written = written.and_then(|()| file.sync_data());
-        }
-        if let Err(e) = written {
+        if let Err(e) = file.write_all_at(bytes, end).and_then(|()| self.ask(file)) {
             // If even this fails, what was written is torn, and the next writer removes it.
             let _ = file.set_len(end);
             return Err(e);
         }
         self.replay.position += bytes.len() as u64;
         Ok(())
+    }
+
+    /// Whether what was written has found its place.
+    fn ask(&self, file: &File) -> io::Result<()> {
+        if self.ask_after_writing { file.sync_data() } else { Ok(()) }
     }
 }
 

@@ -44,7 +44,8 @@ impl Log {
 
     fn add_snapshot(&mut self, file: &File) -> io::Result<()> {
         let begin = self.replay.position;
-        let written = write_snapshot(file, begin, &self.replay.table);
+        let written = write_snapshot(file, begin, &self.replay.table)
+            .and_then(|end| self.ask(file).map(|()| end));
         match written {
             Ok(end) => {
                 self.replay.position = end;
