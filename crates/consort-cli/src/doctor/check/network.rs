@@ -22,7 +22,7 @@ pub(crate) fn interfaces(network: &Network) -> Finding {
     let out: Vec<&Interface> =
         all.iter().filter(|interface| interface.up && !interface.loopback).collect();
     if out.is_empty() {
-        let what = "no interface is up but loopback: jobs on this host only";
+        let what = "no interface leads to other hosts: jobs on this host only";
         return Finding::warning(
             Area::Network,
             what,
@@ -60,9 +60,11 @@ pub(crate) fn choice(network: &Network) -> Finding {
             format!("CONSORT_INTERFACE: {error}"),
             "change or unset CONSORT_INTERFACE",
         ),
-        (Err(error), None) => {
-            Finding::bad(Area::Network, error.clone(), "jobs have no address to listen on here")
-        }
+        (Err(error), None) => Finding::bad(
+            Area::Network,
+            error.clone(),
+            "check ip addr and ip route, or name the interface to use in CONSORT_INTERFACE",
+        ),
     }
 }
 
