@@ -5,9 +5,11 @@
 
 #![forbid(unsafe_code)]
 
+mod colour;
 mod doctor;
 mod run;
 
+use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -49,7 +51,9 @@ fn logged(subcommand: impl FnOnce() -> ExitCode) -> ExitCode {
     let wanted = std::env::var(LOG_VARIABLE).unwrap_or_else(|_| "warn".to_owned());
     match EnvFilter::try_new(&wanted) {
         Ok(filter) => {
-            tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+            let coloured = colour::shows_on(&io::stderr());
+            let lines = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(coloured);
+            lines.with_writer(io::stderr).init();
             subcommand()
         }
         Err(error) => {

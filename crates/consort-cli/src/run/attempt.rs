@@ -40,22 +40,23 @@ pub(crate) fn run_attempt(
     tracing::info!(job = place.job, epoch = place.epoch, world = place.world, "ranks started");
     let verdict = supervise(&mut crew, inbox);
     let end = crew.end(verdict.signal(), job.settings.grace, inbox);
-    output.finish(verdict.patience(), inbox);
+    let written = output.finish(verdict.patience(), inbox);
     if let Some(signal) = end.asked_by {
         inbox.put_back(vec![Event::Signal(signal)]);
     }
-    Ok(match verdict {
-        Verdict::AllDone => AttemptOutcome::AllDone,
-        Verdict::Failed(local_rank, exit) => {
+    match (verdict, written) {
+        (Verdict::AllDone, Ok(())) => Ok(AttemptOutcome::AllDone),
+        (Verdict::Failed(local_rank, exit), _) => {
             let failure = failure(job, place, &output, &end, local_rank, exit);
-            AttemptOutcome::Failed(Box::new(failure))
+            Ok(AttemptOutcome::Failed(Box::new(failure)))
         }
-        Verdict::Signalled(signal) => AttemptOutcome::Interrupted(signal),
-        Verdict::OutputClosed(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-            AttemptOutcome::Interrupted(SIGPIPE)
-        }
-        Verdict::OutputClosed(error) => return Err(RunError::Output(error)),
-    })
+        (Verdict::Signalled(signal), _) => Ok(AttemptOutcome::Interrupted(signal)),
+        (Verdict::AllDone, Err(error)) | (Verdict::OutputClosed(error), _) => match error.kind() {
+            // As for any program whose reader has left.
+            io::ErrorKind::BrokenPipe => Ok(AttemptOutcome::Interrupted(SIGPIPE)),
+            _ => Err(RunError::Output(error)),
+        },
+    }
 }
 
 fn open_output(job: &Job, place: &Placement) -> Result<Output, RunError> {

@@ -3,11 +3,13 @@
 use std::io;
 use std::path::PathBuf;
 
+use rustix::io::Errno;
+
 /// The launcher could not start or watch its ranks. (A rank that fails is not one of these.)
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunError {
     /// A rank could not be started.
-    #[error("cannot start rank {rank}: {error}; are there limits on processes, files or memory?")]
+    #[error("cannot start rank {rank}: {error}{}", hint(error))]
     Start {
         /// The rank.
         rank: u32,
@@ -47,4 +49,15 @@ pub(crate) enum RunError {
         /// What the system said.
         error: io::Error,
     },
+}
+
+/// What to do about the limits that a large number of ranks runs into.
+fn hint(error: &io::Error) -> &'static str {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::MFILE) => {
+            "; the launcher opens four files a rank, `ulimit -n` raises the limit"
+        }
+        Some(Errno::AGAIN) => "; `ulimit -u` or a control group limits the number of processes",
+        _ => "",
+    }
 }

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::io::{self, Write};
 
-use super::output::shows_colours;
 use super::report::Failure;
+use crate::colour;
 
 /// Says something to the user, on standard error. Nobody may be listening, which is no error.
 pub(crate) fn notice(text: impl fmt::Display) {
@@ -13,7 +13,7 @@ pub(crate) fn notice(text: impl fmt::Display) {
 
 /// Reports a failure, in colour where that shows.
 pub(crate) fn report(failure: &Failure) {
-    if shows_colours(&io::stderr()) {
+    if colour::shows_on(&io::stderr()) {
         notice(failure.coloured().to_string().trim_end());
     } else {
         notice(failure.to_string().trim_end());

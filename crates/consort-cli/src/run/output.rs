@@ -16,7 +16,6 @@ use std::time::Duration;
 use super::event::{Event, Inbox};
 use super::placement::Placement;
 use files::LogFiles;
-pub(crate) use prefix::shows_colours;
 use terminal::Terminal;
 
 /// The output of the ranks of this host, from one start to their end.
@@ -55,10 +54,17 @@ impl Output {
 
     /// All ranks have ended: afterwards what they wrote is where it belongs, unless its reader
     /// takes longer than `patience`.
-    pub(crate) fn finish(&mut self, patience: Option<Duration>, inbox: &mut Inbox) {
+    ///
+    /// # Errors
+    /// When some of it could not be written.
+    pub(crate) fn finish(
+        &mut self,
+        patience: Option<Duration>,
+        inbox: &mut Inbox,
+    ) -> io::Result<()> {
         match self {
             Self::Terminal(terminal) => terminal.finish(patience, inbox),
-            Self::Files(_) => {}
+            Self::Files(_) => Ok(()),
         }
     }
 

@@ -1,14 +1,16 @@
 //! The report of a failure: which rank went first, where, how, and what it said last.
 
+mod reason;
+mod words;
+
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
-use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::status::Status;
+pub(crate) use reason::reason_in;
+use words::{Ranks, Seconds};
 
 /// A rank that failed before any other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,7 +118,8 @@ impl fmt::Display for Others {
             writeln!(f, "  {} failed after it, too", Ranks(&hidden))?;
         }
         if !self.ended.is_empty() {
-            writeln!(f, "  {} ended because of it", Ranks(&self.ended).were())?;
+            let ended = Ranks(&self.ended);
+            writeln!(f, "  {ended} {} ended because of it", ended.were())?;
         }
         if !self.finished.is_empty() {
             writeln!(f, "  {} had finished", Ranks(&self.finished))?;
@@ -125,61 +128,84 @@ impl fmt::Display for Others {
     }
 }
 
-/// A list of ranks in ascending order, as `rank 1` or `ranks 0, 2-5 and 7`.
-struct Ranks<'a>(&'a [u32]);
-
-impl Ranks<'_> {
-    fn were(&self) -> String {
-        format!("{self} {}", if self.0.len() == 1 { "was" } else { "were" })
-    }
-}
-
-impl fmt::Display for Ranks<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let runs: Vec<String> = self
-            .0
-            .chunk_by(|rank, next| rank + 1 == *next)
-            .flat_map(|run| match run {
-                [first, .., last] if run.len() > 2 => vec![format!("{first}-{last}")],
-                few => few.iter().map(u32::to_string).collect(),
-            })
-            .collect();
-        match runs.as_slice() {
-            [one] if self.0.len() == 1 => write!(f, "rank {one}"),
-            [most @ .., last] if !most.is_empty() => {
-                write!(f, "ranks {} and {last}", most.join(", "))
-            }
-            few => write!(f, "ranks {}", few.join("")),
-        }
-    }
-}
-
-/// A length of time with about three digits.
-pub(crate) struct Seconds(pub(crate) Duration);
-
-impl fmt::Display for Seconds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = self.0.as_secs_f64();
-        match self.0.as_secs() {
-            0..10 => write!(f, "{seconds:.2} s"),
-            10..120 => write!(f, "{seconds:.1} s"),
-            120..7200 => write!(f, "{:.1} min", seconds / 60.0),
-            _ => write!(f, "{:.1} h", seconds / 3600.0),
-        }
-    }
-}
-
-/// The reason in an error file as PyTorch writes it: `{"message": {"message": "…"}}`, or the text
-/// itself as `message`.
-pub(crate) fn reason_in(error_file: &Path) -> Option<String> {
-    let mut text = Vec::new();
-    File::open(error_file).ok()?.take(ERROR_FILE_BYTES).read_to_end(&mut text).ok()?;
-    let content: serde_json::Value = serde_json::from_slice(&text).ok()?;
-    let message = content.get("message")?;
-    let text = message.as_str().or_else(|| message.get("message")?.as_str())?;
-    Some(text.to_owned())
-}
-
 const REASON_LINES: usize = 20;
 const OTHERS_SHOWN: usize = 4;
-const ERROR_FILE_BYTES: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure() -> Failure {
+        Failure {
+            rank: 5,
+            local_rank: 1,
+            host: "box2".to_owned(),
+            status: Status::Killed(11),
+            after: Duration::from_millis(4321),
+            restarts: 2,
+            reason: None,
+            tail: vec!["epoch 3".to_owned(), "loss nan".to_owned()],
+            others: Others {
+                failed: vec![(6, Status::Exited(1))],
+                ended: vec![4, 7],
+                finished: vec![],
+            },
+        }
+    }
+
+    #[test]
+    fn a_report_tells_who_where_how_and_what_it_said() {
+        let expected = "\
+rank 5 failed: killed by SIGSEGV (segmentation fault)
+  on host box2 (local rank 1), 4.32 s after the start, after 2 restarts
+  its last 2 lines:
+  │ epoch 3
+  │ loss nan
+  rank 6 failed after it: exit code 1
+  ranks 4 and 7 were ended because of it
+";
+        assert_eq!(failure().to_string(), expected);
+    }
+
+    #[test]
+    fn a_silent_rank_and_its_reason() {
+        let reason = Some("ValueError: no\nsecond line".to_owned());
+        let others = Others { finished: vec![0], ..Others::default() };
+        let report = Failure { restarts: 0, tail: vec![], reason, others, ..failure() }.to_string();
+        let expected = "\
+rank 5 failed: killed by SIGSEGV (segmentation fault)
+  on host box2 (local rank 1), 4.32 s after the start
+  the reason it left:
+  │ ValueError: no
+  │ second line
+  it wrote nothing
+  rank 0 had finished
+";
+        assert_eq!(report, expected);
+    }
+
+    #[test]
+    fn a_crowd_of_failures_is_summed_up() {
+        let failed = (0..40).map(|rank| (rank, Status::Exited(1))).collect();
+        let others = Others { failed, ..Others::default() };
+        let report = Failure { others, ..failure() }.to_string();
+        assert!(report.contains("rank 3 failed after it: exit code 1\n"), "{report}");
+        assert!(report.ends_with("  ranks 4-39 failed after it, too\n"), "{report}");
+    }
+
+    #[test]
+    fn colours_change_nothing_but_the_looks() {
+        let coloured = failure().coloured().to_string();
+        assert!(coloured.starts_with("\x1b[1;31mrank 5 failed"), "{coloured:?}");
+        let plain = ["\x1b[1;31m", "\x1b[2m", "\x1b[0m"]
+            .iter()
+            .fold(coloured, |text, colour| text.replace(colour, ""));
+        assert_eq!(plain, failure().to_string());
+    }
+
+    #[test]
+    fn a_report_can_travel_between_hosts() {
+        let sent = serde_json::to_string(&failure()).unwrap();
+        assert_eq!(serde_json::from_str::<Failure>(&sent).unwrap(), failure());
+    }
+}

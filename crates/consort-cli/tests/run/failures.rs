@@ -1,5 +1,7 @@
 //! Ranks that fail, and what the user learns about it.
 
+use std::process::Command;
+
 use super::launch::Launch;
 
 #[test]
@@ -90,6 +92,17 @@ fn a_job_whose_restarts_are_used_up_fails() {
     let run = Launch::script(&["-n", "2", "--max-restarts", "1"], "exit 5").finish_cleanly();
     assert_eq!(run.code, 5, "{run:?}");
     assert!(run.stderr.contains("after 1 restart"), "{run:?}");
+}
+
+#[test]
+fn a_limit_that_stops_the_start_is_named_and_nothing_runs_on() {
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 100; exec \"$0\" run -n 64 -- sleep 600"]);
+    command.arg(env!("CARGO_BIN_EXE_consort"));
+    let run = Launch::command(command).finish_cleanly();
+    assert_eq!(run.code, 1, "{run:?}");
+    assert!(run.stderr.contains("cannot start rank"), "{run:?}");
+    assert!(run.stderr.contains("`ulimit -n` raises the limit"), "{run:?}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `consort run` with real programs, failures and signals.
 
-#![expect(clippy::unwrap_used, reason = "in a test a panic is the way to fail")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, and so do its parts")]
 
 mod cleanup;
 mod failures;

@@ -55,6 +55,16 @@ fn a_reader_who_leaves_ends_the_job_quietly() {
 }
 
 #[test]
+fn output_that_cannot_be_written_fails_the_job() {
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$0\" run -- echo hello >/dev/full"]);
+    command.arg(env!("CARGO_BIN_EXE_consort"));
+    let run = Launch::command(command).finish_cleanly();
+    assert_eq!(run.code, 1, "{run:?}");
+    assert!(run.stderr.contains("cannot write the ranks' output: No space left"), "{run:?}");
+}
+
+#[test]
 fn a_reader_who_does_not_read_cannot_keep_an_interrupted_job() {
     let mut launcher = Command::new(env!("CARGO_BIN_EXE_consort"))
         .args(["run", "-n", "2", "--", "yes"])

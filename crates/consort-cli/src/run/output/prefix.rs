@@ -1,7 +1,5 @@
 //! The rank in front of each line.
 
-use std::io::{self, IsTerminal};
-
 /// Writes `[3] `, as wide for every rank of the job, in the rank's colour on a terminal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PrefixStyle {
@@ -25,16 +23,6 @@ impl PrefixStyle {
             format!("[{rank:>width$}] ").into_bytes()
         }
     }
-}
-
-/// Whether a stream of ours shows colours: a terminal, unless the user does not want them.
-pub(crate) fn shows_colours(stream: &impl IsTerminal) -> bool {
-    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-}
-
-/// Whether standard output and standard error show colours.
-pub(crate) fn colours_shown() -> [bool; 2] {
-    [shows_colours(&io::stdout()), shows_colours(&io::stderr())]
 }
 
 /// Cyan, yellow, green, magenta, blue, and their bright sisters. Red is for failures.

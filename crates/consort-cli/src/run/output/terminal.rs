@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::super::event::{Event, Inbox};
-use super::super::signals::asks_to_end;
 use super::lines::Lines;
-use super::prefix::{PrefixStyle, colours_shown};
+use super::prefix::PrefixStyle;
 use super::screen::{Screen, Side};
 use super::tail::Tail;
+use crate::colour;
+use crate::run::event::{Event, Inbox};
+use crate::run::signals::asks_to_end;
 
 /// The output of the ranks of this host.
 #[derive(Debug)]
@@ -44,7 +45,8 @@ struct Stream {
 impl Terminal {
     /// For a job of `world` ranks.
     pub(crate) fn new(world: u32) -> Self {
-        let styles = colours_shown().map(|coloured| PrefixStyle::new(world, coloured));
+        let coloured = [colour::shows_on(&io::stdout()), colour::shows_on(&io::stderr())];
+        let styles = coloured.map(|coloured| PrefixStyle::new(world, coloured));
         Self { styles, streams: Vec::new(), tails: Tails::default(), ranks_run: None }
     }
 
@@ -81,10 +83,18 @@ impl Terminal {
     /// The ranks have ended: waits until all they wrote is passed on. Whoever should read our
     /// output can hold that up, so the wait ends with `patience`, if there is any limit to it,
     /// and with a signal.
-    pub(crate) fn finish(&mut self, patience: Option<Duration>, inbox: &mut Inbox) {
+    ///
+    /// # Errors
+    /// When some of it could not be written.
+    pub(crate) fn finish(
+        &mut self,
+        patience: Option<Duration>,
+        inbox: &mut Inbox,
+    ) -> io::Result<()> {
         if self.ranks_run.take().is_none() {
-            return;
+            return Ok(());
         }
+        let mut result = Ok(());
         let until = patience.map(|patience| Instant::now() + patience);
         let mut others = Vec::new();
         loop {
@@ -94,6 +104,7 @@ impl Terminal {
             };
             match event {
                 Some(Event::OutputDone) | None => break,
+                Some(Event::OutputClosed(error)) => result = Err(error),
                 Some(other) => {
                     let enough = matches!(other, Event::Signal(signal) if asks_to_end(signal));
                     others.push(other);
@@ -104,6 +115,7 @@ impl Terminal {
             }
         }
         inbox.put_back(others);
+        result
     }
 
     /// A rank's last lines, of both streams, as they came.
