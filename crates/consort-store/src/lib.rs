@@ -30,6 +30,9 @@ mod deadline;
 mod error;
 mod exchange;
 mod file;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod machine;
 mod mem;
 mod member;
