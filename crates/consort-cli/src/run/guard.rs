@@ -19,6 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 
 use super::process_group;
@@ -78,11 +79,20 @@ impl Drop for Guard {
 }
 
 /// Tells the guard behind `path` that this process and its group have begun.
+///
+/// # Errors
+/// When the launcher is about to be gone, and the guard may have looked for the last time. If it
+/// is the guard that is gone, nobody can be told, which is no reason to give up the job.
 pub(crate) fn report_beginning(path: &Path) -> io::Result<()> {
     // A pipe whose reader is gone would keep us waiting for another one.
     let at_once = OFlags::NONBLOCK.bits().cast_signed();
-    let pipe = File::options().write(true).custom_flags(at_once).open(path)?;
-    report(pipe, '+', rustix::process::getpgrp())
+    let pipe = File::options().write(true).custom_flags(at_once).open(path);
+    let told = pipe.and_then(|pipe| report(pipe, '+', rustix::process::getpgrp()));
+    let guard_is_gone = |error: &io::Error| {
+        let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+        matches!(errno, Some(Errno::NXIO | Errno::PIPE))
+    };
+    told.or_else(|error| if guard_is_gone(&error) { Ok(()) } else { Err(error) })
 }
 
 /// One line in one write, so that lines of several processes do not mix.

@@ -45,11 +45,12 @@ pub(crate) fn main(args: Args) -> ExitCode {
     let watched = set_parent_process_death_signal(Some(Signal::KILL));
     // The launcher may have died before the kernel was asked.
     if watched.is_err() || getppid() != Pid::from_raw(args.launcher) {
-        return ExitCode::FAILURE;
+        return ExitCode::from(FAILURE);
     }
-    // Without a guard the rank is still bound to the launcher, and without a lifeline it can
-    // still do its work.
-    let _ = guard::report_beginning(&args.guard);
+    if let Err(error) = guard::report_beginning(&args.guard) {
+        return refuse(FAILURE, &format!("cannot tell the launcher's guard of this rank: {error}"));
+    }
+    // Without a lifeline the rank can still do its work.
     let _lifeline = put_lifeline_away();
     let (program, arguments) = args.command.split_first().expect("clap asks for at least one");
     let error = Command::new(program).args(arguments).stdin(Stdio::null()).exec();
@@ -60,8 +61,12 @@ pub(crate) fn main(args: Args) -> ExitCode {
         ErrorKind::PermissionDenied => (126, "it may not be executed; is it a program?".to_owned()),
         _ => (126, error.to_string()),
     };
-    let line = format!("consort: cannot run {}: {why}\n", program.display());
-    let _ = io::stderr().write_all(line.as_bytes());
+    refuse(code, &format!("cannot run {}: {why}", program.display()))
+}
+
+/// Says why there is no program, in one piece.
+fn refuse(code: u8, why: &str) -> ExitCode {
+    let _ = io::stderr().write_all(format!("consort: {why}\n").as_bytes());
     ExitCode::from(code)
 }
 
@@ -74,6 +79,8 @@ fn put_lifeline_away() -> io::Result<OwnedFd> {
     fcntl_setfd(&lifeline, FdFlags::empty())?;
     Ok(lifeline)
 }
+
+const FAILURE: u8 = 1;
 
 /// Above what most programs open; a higher one would make the kernel's table larger.
 const HIGHEST: u64 = 1024;

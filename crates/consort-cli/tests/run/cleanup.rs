@@ -32,8 +32,8 @@ fn ranks_and_what_they_started_die_with_a_killed_launcher() {
 }
 
 #[test]
-fn a_launcher_killed_while_it_starts_its_ranks_leaves_nothing() {
-    for _ in 0..10 {
+fn a_launcher_killed_while_its_ranks_begin_leaves_nothing() {
+    for _ in 0..20 {
         let launch = Launch::script(&["-n", "32"], "sleep 600 & echo ready; wait");
         launch.await_lines(1, "ready");
         launch.signal(Signal::KILL);
