@@ -42,7 +42,8 @@ pub fn handles_meet_at_a_barrier(subject: &Subject) -> Verdict {
     let store = subject.store();
     let other = store.duplicate()?;
     for _ in 0..3 {
-        let waiter = Pending::start(&other, |store| store.barrier("barrier", 1, 2, soon()));
+        let waiter =
+            Pending::start(&other, |store| store.barrier("barrier", 1, 2, Deadline::never()));
         waiter.assert_waiting();
         store.barrier("barrier", 0, 2, soon())?;
         waiter.answer()?;
@@ -53,7 +54,7 @@ pub fn handles_meet_at_a_barrier(subject: &Subject) -> Verdict {
 /// A passed deadline looks once, and that is enough for the last one.
 pub fn the_last_to_come_passes_without_waiting(subject: &Subject) -> Verdict {
     let store = subject.store();
-    let waiter = Pending::start(&store, |store| store.barrier("barrier", 0, 2, soon()));
+    let waiter = Pending::start(&store, |store| store.barrier("barrier", 0, 2, Deadline::never()));
     store.barrier("barrier", 1, 2, Deadline::now())?;
     waiter.answer()?;
     Ok(())
@@ -84,7 +85,7 @@ pub fn a_barrier_that_gives_up_names_who_is_missing_and_is_clean_again(
 /// Who waits goes on waiting, and the right number lets all pass.
 pub fn another_world_is_refused_and_harms_nobody(subject: &Subject) -> Verdict {
     let store = subject.store();
-    let waiter = Pending::start(&store, |store| store.barrier("barrier", 0, 2, soon()));
+    let waiter = Pending::start(&store, |store| store.barrier("barrier", 0, 2, Deadline::never()));
     assert_eq!(refusal(store.barrier("barrier", 1, 3, soon())), other_world(2, 3));
     waiter.assert_waiting();
     store.barrier("barrier", 1, 2, soon())?;
@@ -106,7 +107,7 @@ pub fn a_rank_out_of_range_is_refused(subject: &Subject) -> Verdict {
 /// The first arrival stands.
 pub fn a_rank_that_is_there_already_is_refused(subject: &Subject) -> Verdict {
     let store = subject.store();
-    let waiter = Pending::start(&store, |store| store.barrier("barrier", 0, 2, soon()));
+    let waiter = Pending::start(&store, |store| store.barrier("barrier", 0, 2, Deadline::never()));
     assert_misplaced(refusal(store.barrier("barrier", 0, 2, soon())), 0, 2);
     waiter.assert_waiting();
     store.barrier("barrier", 1, 2, soon())?;
@@ -115,7 +116,7 @@ pub fn a_rank_that_is_there_already_is_refused(subject: &Subject) -> Verdict {
 }
 
 fn arrive(store: &std::sync::Arc<dyn Store>, rank: u32) -> Pending<consort_store::Result<()>> {
-    Pending::start(store, move |store| store.barrier("barrier", rank, 4, soon()))
+    Pending::start(store, move |store| store.barrier("barrier", rank, 4, Deadline::never()))
 }
 
 fn ranks(ranks: &[u32]) -> Missing {

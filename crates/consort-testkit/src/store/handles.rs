@@ -39,9 +39,9 @@ pub fn a_duplicate_outlives_its_original(subject: &Subject) -> Verdict {
 pub fn a_blocked_call_does_not_stall_other_threads(subject: &Subject) -> Verdict {
     let store = subject.store();
     let get = Pending::start(&store, |store| store.get("get", Deadline::never()));
-    let pop = Pending::start(&store, |store| store.pop("pop", soon()));
-    let wait = Pending::start(&store, |store| store.wait(&["get", "wait"], soon()));
-    let barrier = Pending::start(&store, |store| store.barrier("barrier", 0, 2, soon()));
+    let pop = Pending::start(&store, |store| store.pop("pop", Deadline::never()));
+    let wait = Pending::start(&store, |store| store.wait(&["get", "wait"], Deadline::never()));
+    let barrier = Pending::start(&store, |store| store.barrier("barrier", 0, 2, Deadline::never()));
 
     store.set("key", b"v")?;
     assert_eq!(store.get("key", soon())?, b"v");
@@ -80,7 +80,7 @@ pub fn waiting_threads_of_one_handle_each_get_their_own(subject: &Subject) -> Ve
     let waiters: Vec<_> = keys
         .iter()
         .cloned()
-        .map(|key| Pending::start(&store, move |store| store.get(&key, soon())))
+        .map(|key| Pending::start(&store, move |store| store.get(&key, Deadline::never())))
         .collect();
     for key in keys.iter().rev() {
         store.set(key, key.as_bytes())?;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use consort_store::{EntryType, Missing, Refusal, Reply, Request, Swap};
 
-/// A store in the plainest form: it never waits, and has no limits.
+/// A store in the plainest form: it never waits, has no limits, and refuses without a reason.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     things: BTreeMap<String, Thing>,
@@ -145,7 +145,7 @@ impl Model {
         let text = String::from_utf8_lossy(&text).into_owned();
         let key = key.to_owned();
         let Ok(value) = text.parse::<i64>() else {
-            return Err(Refusal::NotANumber { key, value: text });
+            return Err(Refusal::NotANumber { key, value: String::new() });
         };
         match i64::try_from(i128::from(value) + i128::from(delta)) {
             Ok(sum) => {

@@ -10,7 +10,8 @@ use consort_store::Store;
 
 use super::subject::{PATIENCE, SHORT};
 
-/// A call under way.
+/// A call under way. Calls that are to be woken have no deadline: a call that finds its answer
+/// only when it looks once more at its deadline was not woken.
 #[derive(Debug)]
 pub(super) struct Pending<T> {
     answer: Receiver<T>,

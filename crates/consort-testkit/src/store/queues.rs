@@ -31,7 +31,7 @@ pub fn a_queue_gives_back_in_order(subject: &Subject) -> Verdict {
 /// On another handle, of the right queue.
 pub fn a_pop_waits_for_a_push(subject: &Subject) -> Verdict {
     let store = subject.store();
-    let popper = Pending::start(&store.duplicate()?, |store| store.pop("queue", soon()));
+    let popper = Pending::start(&store.duplicate()?, |store| store.pop("queue", Deadline::never()));
     store.push("other", b"not this")?;
     popper.assert_waiting();
     store.push("queue", b"this")?;
@@ -43,7 +43,7 @@ pub fn a_pop_waits_for_a_push(subject: &Subject) -> Verdict {
 /// It does not wait on for what cannot come.
 pub fn a_pop_is_told_that_its_key_became_a_value(subject: &Subject) -> Verdict {
     let store = subject.store();
-    let popper = Pending::start(&store.duplicate()?, |store| store.pop("key", soon()));
+    let popper = Pending::start(&store.duplicate()?, |store| store.pop("key", Deadline::never()));
     store.set("key", b"v")?;
     let (wanted, found) = (EntryType::Queue, EntryType::Value);
     let expected = Refusal::WrongType { key: "key".to_owned(), wanted, found };
@@ -56,8 +56,9 @@ pub fn a_pop_is_told_that_its_key_became_a_value(subject: &Subject) -> Verdict {
 pub fn waiting_pops_are_served_in_the_order_they_came(subject: &Subject) -> Verdict {
     let store = subject.store();
     for _ in 0..3 {
-        let poppers: Vec<_> =
-            (0..4).map(|_| Pending::start(&store, |store| store.pop("queue", soon()))).collect();
+        let poppers: Vec<_> = (0..4)
+            .map(|_| Pending::start(&store, |store| store.pop("queue", Deadline::never())))
+            .collect();
         for element in 0..4 {
             store.push("queue", &[element])?;
         }

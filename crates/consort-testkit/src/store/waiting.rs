@@ -47,7 +47,7 @@ pub fn a_get_is_told_that_its_key_became_a_barrier(subject: &Subject) -> Verdict
 pub fn a_multi_get_waits_for_its_last_key(subject: &Subject) -> Verdict {
     let store = subject.store();
     store.set("b", b"2")?;
-    let call = |store: &dyn Store| store.multi_get(&["a", "b", "c"], soon());
+    let call = |store: &dyn Store| store.multi_get(&["a", "b", "c"], Deadline::never());
     let reader = Pending::start(&store.duplicate()?, call);
     store.set("a", b"1")?;
     reader.assert_waiting();
@@ -60,7 +60,7 @@ pub fn a_multi_get_waits_for_its_last_key(subject: &Subject) -> Verdict {
 /// A missing key is waited for as well; a key written with what is known is not.
 pub fn a_get_of_a_change_waits_for_another_value(subject: &Subject) -> Verdict {
     let store = subject.store();
-    let call = |store: &dyn Store| store.get_changed("key", b"known", soon());
+    let call = |store: &dyn Store| store.get_changed("key", b"known", Deadline::never());
     let watcher = Pending::start(&store.duplicate()?, call);
     store.set("key", b"known")?;
     watcher.assert_waiting();
@@ -79,10 +79,11 @@ pub fn a_get_of_a_change_waits_for_another_value(subject: &Subject) -> Verdict {
 pub fn a_wait_is_woken_by_every_verb_that_creates(subject: &Subject) -> Verdict {
     let store = subject.store();
     let keys = ["set", "multi_set", "add", "append", "compare_set", "push", "barrier"];
-    let waiter = Pending::start(&store.duplicate()?, move |store| store.wait(&keys, soon()));
+    let waiter =
+        Pending::start(&store.duplicate()?, move |store| store.wait(&keys, Deadline::never()));
     let singles = keys.map(|key| {
         let own = store.duplicate().expect("duplicate");
-        Pending::start(&own, move |store| store.wait(&[key], soon()))
+        Pending::start(&own, move |store| store.wait(&[key], Deadline::never()))
     });
     store.set("set", b"")?;
     store.multi_set(&[("multi_set", b"")])?;
@@ -102,7 +103,8 @@ pub fn a_wait_is_woken_by_every_verb_that_creates(subject: &Subject) -> Verdict 
 /// A key that was there and has gone again does not count.
 pub fn a_wait_needs_all_keys_at_one_moment(subject: &Subject) -> Verdict {
     let store = subject.store();
-    let waiter = Pending::start(&store.duplicate()?, |store| store.wait(&["a", "b"], soon()));
+    let waiter =
+        Pending::start(&store.duplicate()?, |store| store.wait(&["a", "b"], Deadline::never()));
     store.set("a", b"")?;
     store.delete("a")?;
     store.set("b", b"")?;
@@ -128,7 +130,7 @@ pub fn one_set_wakes_every_waiter(subject: &Subject) -> Verdict {
     let waiters: Vec<_> = (0..12)
         .map(|index| {
             let handle = if index % 2 == 0 { &store } else { &other };
-            Pending::start(handle, |store| store.get("key", soon()))
+            Pending::start(handle, |store| store.get("key", Deadline::never()))
         })
         .collect();
     store.set("key", b"v")?;
@@ -145,7 +147,7 @@ fn get_is_woken(
     write: impl FnOnce(&dyn Store) -> Result<()>,
 ) -> Verdict {
     let store = subject.store();
-    let waiter = Pending::start(&store.duplicate()?, |store| store.get("key", soon()));
+    let waiter = Pending::start(&store.duplicate()?, |store| store.get("key", Deadline::never()));
     store.set("another", b"")?;
     waiter.assert_waiting();
     write(&*store)?;
@@ -159,7 +161,7 @@ fn get_is_refused(
     write: impl FnOnce(&dyn Store) -> Result<()>,
 ) -> Verdict {
     let store = subject.store();
-    let waiter = Pending::start(&store.duplicate()?, |store| store.get("key", soon()));
+    let waiter = Pending::start(&store.duplicate()?, |store| store.get("key", Deadline::never()));
     write(&*store)?;
     let wanted = EntryType::Value;
     let expected = Refusal::WrongType { key: "key".to_owned(), wanted, found };
