@@ -1,8 +1,8 @@
 //! `consort run`: starts the ranks of any program, watches them and reports the first failure.
 //!
 //! ```text
-//! launcher ── agent: attempts ── attempt: one start of all ranks
-//!    │                              ├── crew: processes, each in its own group
+//! launcher ── agent: rounds ──── attempt: one start of this host's ranks
+//!    │          ├── venue           ├── crew: processes, each in its own group
 //!    │                              ├── deaths: who ended, in which order
 //!    │                              ├── output: lines to the terminal, or files
 //!    │                              └── report: the first failure
@@ -21,6 +21,7 @@ mod duration;
 mod environment;
 mod error;
 mod event;
+mod gathering;
 pub(crate) mod guard;
 mod job;
 mod notice;
@@ -34,6 +35,7 @@ mod settings;
 pub(crate) mod shim;
 mod signals;
 mod status;
+mod venue;
 
 use std::process::ExitCode;
 

@@ -20,8 +20,9 @@ use crate::store::Store;
 /// [`failed`](Self::failed) when the ranks have ended. A `watch` that gives [`News::Round`] means
 /// stop the ranks and join again; [`News::Over`] means stop for good.
 ///
-/// Its heart beats in a thread of its own until it is dropped.
-#[derive(Debug)]
+/// A clone is the same seat for another thread, for example to watch while this one waits for the
+/// ranks. Its heart beats in a thread of its own until the last clone is dropped.
+#[derive(Clone, Debug)]
 pub struct Rendezvous {
     store: Arc<dyn Store>,
     me: Node,
@@ -31,7 +32,7 @@ pub struct Rendezvous {
     /// Since when the list of nodes has been as it is.
     quiet_since: Instant,
     listening: Option<(Node, Pulse)>,
-    _heart: Heart,
+    _heart: Arc<Heart>,
 }
 
 /// A round that has closed with this node in it.
@@ -81,7 +82,7 @@ impl Rendezvous {
     /// When the system has no thread for the heart.
     pub fn new(store: &Arc<dyn Store>, me: Node, options: RoundOptions) -> Result<Self> {
         let store: Arc<dyn Store> = Arc::new(PrefixStore::new("rounds", store.clone()));
-        let heart = Heart::start(store.clone(), beat_key(&me), options.liveness / 5)?;
+        let heart = Arc::new(Heart::start(store.clone(), beat_key(&me), options.liveness / 5)?);
         let quiet_since = clock_now();
         Ok(Self { store, me, options, seen: None, quiet_since, listening: None, _heart: heart })
     }

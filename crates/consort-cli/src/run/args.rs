@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use consort_store::{Address, Place};
+
 use super::duration;
 
 /// Start the ranks of a program, watch them, and report the first failure.
@@ -25,8 +27,8 @@ pub(crate) struct Args {
     pub(crate) nodes: NodeCount,
 
     /// Where the hosts of the job meet: tcp://HOST:PORT or file://PATH.
-    #[arg(long = "rdzv", value_name = "URL", value_parser = meeting_url)]
-    pub(crate) meeting: Option<String>,
+    #[arg(long = "rdzv", value_name = "URL", value_parser = meeting_place)]
+    pub(crate) meeting: Option<Place>,
 
     /// This host's place among the hosts, from 0. Given out at the meeting unless set.
     #[arg(long, value_name = "R")]
@@ -44,8 +46,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     pub(crate) log_dir: Option<PathBuf>,
 
-    /// The job's secret, the same file on every host, readable by its owner alone. One is made
-    /// for this job unless given.
+    /// The job's secret, the same file on every host, readable by its owner alone. On one host
+    /// it is made for this job unless given; of several, the one that holds the meeting makes it
+    /// if the file is not there.
     #[arg(long, value_name = "FILE")]
     pub(crate) secret_file: Option<PathBuf>,
 
@@ -56,6 +59,10 @@ pub(crate) struct Args {
     /// How long to wait for the other hosts to come.
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration::parse)]
     pub(crate) join_timeout: Duration,
+
+    /// How long to wait for more hosts once the fewest are there.
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration::parse)]
+    pub(crate) last_call: Duration,
 
     /// How long a silent host counts as alive (CONSORT_LIVENESS for the ranks).
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
@@ -112,13 +119,15 @@ fn whole_number(text: &str) -> Result<NonZeroU32, String> {
     text.parse().map_err(|_| "give a whole number from 1 upwards".to_owned())
 }
 
-fn meeting_url(text: &str) -> Result<String, String> {
-    let host_and_port = text.strip_prefix("tcp://").and_then(|rest| rest.rsplit_once(':'));
-    let good = match host_and_port {
-        Some((host, port)) => !host.is_empty() && port.parse::<u16>().is_ok(),
-        None => text.strip_prefix("file://").is_some_and(|path| !path.is_empty()),
-    };
-    if good { Ok(text.to_owned()) } else { Err("give tcp://HOST:PORT or file://PATH".to_owned()) }
+fn meeting_place(text: &str) -> Result<Place, String> {
+    match text.parse::<Address>() {
+        Ok(Address { place: Place::Tcp { port: 0, .. }, .. }) => {
+            Err("the other hosts cannot know which port 0 becomes: give one".to_owned())
+        }
+        Ok(Address { place, rank: None, world: None }) => Ok(place),
+        Ok(_) => Err("rank and world are given out at the meeting".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 const EXAMPLES: &str = "\
@@ -180,7 +189,7 @@ mod tests {
     #[test]
     fn a_meeting_place_has_a_scheme_a_host_and_a_port() {
         assert!(read("--rdzv tcp://host0:29400 p").is_ok());
-        assert!(read("--rdzv tcp://[::1]:0 p").is_ok());
+        assert!(read("--rdzv tcp://[::1]:1 p").is_ok());
         assert!(read("--rdzv file:///tmp/meet p").is_ok());
         for wrong in ["host0:29400", "tcp://host0", "tcp://:1", "tcp://h:70000", "file://"] {
             assert!(read(&format!("--rdzv {wrong} p")).is_err(), "{wrong}");

@@ -1,8 +1,10 @@
 //! One start of the ranks of this host, until all have ended.
 
 use std::io;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
+use consort_store::{Error as StoreError, News};
 use signal_hook::consts::{SIGPIPE, SIGTERM};
 
 use super::crew::{Crew, CrewEnd};
@@ -24,9 +26,14 @@ pub(crate) enum AttemptOutcome {
     Failed(Box<Failure>),
     /// A signal asked the launcher to end; the ranks got it too.
     Interrupted(i32),
+    /// The other hosts called for an end of this attempt.
+    Called(News),
 }
 
 /// Starts the ranks of this host, watches them, and ends all when one fails.
+///
+/// `first_word` hears of a failure at once, before the other ranks are ended and fail in turn on
+/// other hosts; what it hears says nothing about the others yet.
 ///
 /// Whatever the outcome, no process of this attempt is left and all its output is passed on.
 /// Events that are for others stay in the inbox; so does a signal that came after the failure.
@@ -34,11 +41,19 @@ pub(crate) fn run_attempt(
     job: &Job,
     place: &Placement,
     inbox: &mut Inbox,
+    mut first_word: impl FnMut(&Failure),
 ) -> Result<AttemptOutcome, RunError> {
     let mut output = open_output(job, place)?;
     let mut crew = Crew::start(job, place, &mut output, inbox)?;
     tracing::info!(job = place.job, epoch = place.epoch, world = place.world, "ranks started");
-    let verdict = supervise(&mut crew, inbox);
+    let verdict = supervise(&mut crew, place.epoch, inbox);
+    if let Verdict::Failed(local_rank, exit) = verdict {
+        if place.nodes > 1 {
+            // What the rank wrote last is still on its way, and other hosts' users want to see it.
+            thread::sleep(LAST_WORDS);
+        }
+        first_word(&failure(job, place, &output, crew.began(), local_rank, exit));
+    }
     let end = crew.end(verdict.signal(), job.settings.grace, inbox);
     let written = output.finish(verdict.patience(), inbox);
     if let Some(signal) = end.asked_by {
@@ -47,10 +62,13 @@ pub(crate) fn run_attempt(
     match (verdict, written) {
         (Verdict::AllDone, Ok(())) => Ok(AttemptOutcome::AllDone),
         (Verdict::Failed(local_rank, exit), _) => {
-            let failure = failure(job, place, &output, &end, local_rank, exit);
+            let mut failure = failure(job, place, &output, end.began, local_rank, exit);
+            failure.others = others(place, &end, local_rank);
             Ok(AttemptOutcome::Failed(Box::new(failure)))
         }
         (Verdict::Signalled(signal), _) => Ok(AttemptOutcome::Interrupted(signal)),
+        (Verdict::Called(news), _) => Ok(AttemptOutcome::Called(news)),
+        (Verdict::StoreLost(error), _) => Err(error.into()),
         (Verdict::AllDone, Err(error)) | (Verdict::OutputClosed(error), _) => match error.kind() {
             // As for any program whose reader has left.
             io::ErrorKind::BrokenPipe => Ok(AttemptOutcome::Interrupted(SIGPIPE)),
@@ -78,6 +96,8 @@ enum Verdict {
     Failed(u32, Exit),
     Signalled(i32),
     OutputClosed(io::Error),
+    Called(News),
+    StoreLost(StoreError),
 }
 
 impl Verdict {
@@ -85,7 +105,7 @@ impl Verdict {
     fn signal(&self) -> i32 {
         match self {
             Self::Signalled(signal) => *signal,
-            Self::AllDone | Self::Failed(..) | Self::OutputClosed(_) => SIGTERM,
+            _ => SIGTERM,
         }
     }
 
@@ -94,12 +114,12 @@ impl Verdict {
     fn patience(&self) -> Option<Duration> {
         match self {
             Self::AllDone | Self::Failed(..) => None,
-            Self::Signalled(_) | Self::OutputClosed(_) => Some(Duration::from_secs(2)),
+            _ => Some(Duration::from_secs(2)),
         }
     }
 }
 
-fn supervise(crew: &mut Crew<'_>, inbox: &mut Inbox) -> Verdict {
+fn supervise(crew: &mut Crew<'_>, epoch: u64, inbox: &mut Inbox) -> Verdict {
     loop {
         match inbox.next() {
             Event::Exited(exit) => match crew.note(exit) {
@@ -112,7 +132,9 @@ fn supervise(crew: &mut Crew<'_>, inbox: &mut Inbox) -> Verdict {
             Event::Signal(signal) if asks_to_end(signal) => return Verdict::Signalled(signal),
             Event::Signal(signal) => crew.signal_all(signal),
             Event::OutputClosed(error) => return Verdict::OutputClosed(error),
-            Event::OutputDone => {}
+            Event::News(of, Ok(news)) if of == epoch => return Verdict::Called(news),
+            Event::News(of, Err(error)) if of == epoch => return Verdict::StoreLost(error),
+            Event::OutputDone | Event::News(..) => {}
         }
     }
 }
@@ -121,7 +143,7 @@ fn failure(
     job: &Job,
     place: &Placement,
     output: &Output,
-    end: &CrewEnd,
+    began: Instant,
     local_rank: u32,
     exit: Exit,
 ) -> Failure {
@@ -131,11 +153,11 @@ fn failure(
         local_rank,
         host: job.host.clone(),
         status: exit.status,
-        after: exit.at - end.began,
+        after: exit.at - began,
         restarts: place.restarts,
         reason: output.error_file(rank).and_then(|file| reason_in(&file)),
         tail: output.tail(rank, local_rank),
-        others: others(place, end, local_rank),
+        others: Others::default(),
     }
 }
 
@@ -152,3 +174,5 @@ fn others(place: &Placement, end: &CrewEnd, first: u32) -> Others {
     }
     others
 }
+
+const LAST_WORDS: Duration = Duration::from_millis(50);

@@ -87,6 +87,11 @@ impl<'job> Crew<'job> {
         self.members.iter().all(|member| member.exit.is_some())
     }
 
+    /// When its ranks were started.
+    pub(crate) fn began(&self) -> Instant {
+        self.began
+    }
+
     /// Sends a signal to all ranks and what they started.
     pub(crate) fn signal_all(&self, signal: i32) {
         match Signal::from_named_raw(signal) {

@@ -12,8 +12,6 @@ use super::settings::Settings;
 pub(crate) struct Surroundings<'a> {
     /// What the user asked for.
     pub(crate) settings: &'a Settings,
-    /// Where the rank can read the job's secret.
-    pub(crate) secret_file: &'a Path,
     /// Where a PyTorch program may leave the reason of its failure.
     pub(crate) error_file: Option<&'a Path>,
     /// Cores that the ranks of this host share.
@@ -69,11 +67,9 @@ fn our_variables(place: &Placement, around: &Surroundings<'_>) -> Vec<(&'static 
     let mut variables = vec![
         ("CONSORT_JOB", place.job.clone().into()),
         ("CONSORT_EPOCH", place.epoch.to_string().into()),
-        ("CONSORT_SECRET_FILE", around.secret_file.into()),
+        ("CONSORT_SECRET_FILE", place.secret_file.clone().into()),
+        ("CONSORT_RDZV", place.store.clone().into()),
     ];
-    if let Some(store) = &place.store {
-        variables.push(("CONSORT_RDZV", store.into()));
-    }
     if let Some(timeout) = around.settings.timeout {
         variables.push(("CONSORT_TIMEOUT", duration::write(timeout).into()));
     }
@@ -94,7 +90,7 @@ fn suggestions(place: &Placement, around: &Surroundings<'_>) -> Vec<(&'static st
 }
 
 /// Variables that another launcher, outside this one, may have left and that are not for our ranks.
-pub(crate) const OUTER: [&str; 2] = ["CONSORT_RDZV", "TORCHELASTIC_ERROR_FILE"];
+pub(crate) const OUTER: [&str; 1] = ["TORCHELASTIC_ERROR_FILE"];
 
 #[cfg(test)]
 mod tests {
@@ -115,18 +111,15 @@ mod tests {
             world: 10,
             master_address: "10.0.0.1".to_owned(),
             master_port: 4242,
-            store: Some("tcp://10.0.0.1:29400".to_owned()),
+            store: "tcp://10.0.0.1:29400".to_owned(),
+            secret_file: "/secret".into(),
         }
     }
 
     fn text(place: &Placement, line: &str, set: &[&str]) -> BTreeMap<&'static str, String> {
         let settings = settings(line).unwrap();
-        let around = Surroundings {
-            settings: &settings,
-            secret_file: Path::new("/secret"),
-            error_file: settings.log_dir.as_deref(),
-            cores: 6,
-        };
+        let around =
+            Surroundings { settings: &settings, error_file: settings.log_dir.as_deref(), cores: 6 };
         let list = variables(place, 1, &around, |name| set.contains(&name));
         let count = list.len();
         let map: BTreeMap<_, _> =
@@ -165,10 +158,8 @@ mod tests {
 
     #[test]
     fn options_that_were_not_given_set_nothing() {
-        let found = text(&Placement::one_host("j", 0, 2, 1), "p", &[]);
-        for name in
-            ["CONSORT_TIMEOUT", "CONSORT_LIVENESS", "CONSORT_RDZV", "TORCHELASTIC_ERROR_FILE"]
-        {
+        let found = text(&second_host(), "p", &[]);
+        for name in ["CONSORT_TIMEOUT", "CONSORT_LIVENESS", "TORCHELASTIC_ERROR_FILE"] {
             assert!(!found.contains_key(name), "{name}");
         }
         let line = "--timeout 90s --liveness 500ms --log-dir /d p";
@@ -188,7 +179,7 @@ mod tests {
     #[test]
     fn ranks_share_the_cores_and_a_lone_rank_has_them_all() {
         let threads = |ranks| {
-            let place = Placement::one_host("j", 0, ranks, 1);
+            let place = Placement { local_world: ranks, ..second_host() };
             text(&place, "p", &[]).get("OMP_NUM_THREADS").cloned()
         };
         assert_eq!(threads(1), None);

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -26,20 +27,42 @@ pub(crate) enum RunError {
         error: io::Error,
     },
 
-    /// The job's secret could not be made or read.
+    /// The store, its secret or the meeting failed.
     #[error(transparent)]
-    Secret(#[from] consort_store::Error),
+    Store(#[from] consort_store::Error),
+
+    /// No network interface could be chosen.
+    #[error(transparent)]
+    Interface(#[from] consort_sys::net::Error),
+
+    /// The secret is not on this host yet.
+    #[error(
+        "there is no file {}: copy it from {holder}, where it is made when the job starts",
+        path.display()
+    )]
+    NoSecret {
+        /// What was given.
+        path: PathBuf,
+        /// The host that holds the meeting.
+        holder: String,
+    },
+
+    /// The other hosts did not come.
+    #[error("only {came} of at least {min} hosts came within {waited:.0?}: {names}")]
+    TooFew {
+        /// How many came.
+        came: usize,
+        /// How many are needed.
+        min: u32,
+        /// How long they were waited for.
+        waited: Duration,
+        /// Who came.
+        names: String,
+    },
 
     /// Our own output could not be written.
     #[error("cannot write the ranks' output: {0}")]
     Output(io::Error),
-
-    /// The hosts of the job cannot meet.
-    #[error("cannot meet other hosts at {url}: this launcher knows jobs on one host only")]
-    Meeting {
-        /// Where.
-        url: String,
-    },
 
     /// Something else the system refused.
     #[error("cannot {doing}: {error}")]

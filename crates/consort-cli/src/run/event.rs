@@ -5,6 +5,7 @@ use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Instant;
 
+use consort_store::{Error as StoreError, News};
 use rustix::process::Pid;
 
 use super::status::Status;
@@ -20,6 +21,8 @@ pub(crate) enum Event {
     OutputClosed(io::Error),
     /// All output of the ranks has been passed on.
     OutputDone,
+    /// What the other hosts have to say about the round of this number.
+    News(u64, Result<News, StoreError>),
 }
 
 /// The end of a process.

@@ -2,12 +2,9 @@
 
 use std::path::Path;
 
-use consort_store::Secret;
-
 use super::environment::Surroundings;
 use super::error::RunError;
 use super::guard::Guard;
-use super::secret::SecretFile;
 use super::settings::Settings;
 
 /// This host's part of a job.
@@ -19,38 +16,20 @@ pub(crate) struct Job {
     pub(crate) guard: Guard,
     /// This host's name, for reports.
     pub(crate) host: String,
-    secret: SecretFile,
     cores: u32,
 }
 
 impl Job {
     /// Prepares everything that ranks need before the first of them starts.
     pub(crate) fn prepare(settings: Settings, cores: u32) -> Result<Self, RunError> {
-        let secret = secret_file(settings.secret_file.as_deref())?;
         let guard = Guard::start()
             .map_err(|error| RunError::System { doing: "start the guard process", error })?;
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        Ok(Self { settings, guard, host, secret, cores })
+        Ok(Self { settings, guard, host, cores })
     }
 
     /// What a rank's environment is made from, beside its placement.
     pub(crate) fn surroundings<'a>(&'a self, error_file: Option<&'a Path>) -> Surroundings<'a> {
-        Surroundings {
-            settings: &self.settings,
-            secret_file: self.secret.path(),
-            error_file,
-            cores: self.cores,
-        }
+        Surroundings { settings: &self.settings, error_file, cores: self.cores }
     }
-}
-
-fn secret_file(given: Option<&Path>) -> Result<SecretFile, RunError> {
-    let file = match given {
-        Some(path) => {
-            Secret::from_file(path)?;
-            SecretFile::given(path)
-        }
-        None => SecretFile::in_memory(Secret::generate()?.to_hex().as_bytes()),
-    };
-    file.map_err(|error| RunError::System { doing: "keep the job's secret", error })
 }

@@ -31,7 +31,7 @@ impl Output {
     /// To files under `log_dir` if there is one, to the terminal otherwise.
     pub(crate) fn new(log_dir: Option<&Path>, place: &Placement) -> io::Result<Self> {
         Ok(match log_dir {
-            Some(log_dir) => Self::Files(LogFiles::new(log_dir, &place.job, place.restarts)?),
+            Some(log_dir) => Self::Files(LogFiles::new(log_dir, &place.job, place.epoch)?),
             None => Self::Terminal(Terminal::new(place.world)),
         })
     }

@@ -1,5 +1,11 @@
 //! Where the ranks of one host stand in the job.
 
+use std::path::PathBuf;
+
+use consort_store::Round;
+
+use super::venue::Venue;
+
 /// What a round decided for this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Placement {
@@ -24,24 +30,28 @@ pub(crate) struct Placement {
     /// The port that is kept free there.
     pub(crate) master_port: u16,
     /// The job's store, for ranks that use ours.
-    pub(crate) store: Option<String>,
+    pub(crate) store: String,
+    /// Where the ranks can read the job's secret.
+    pub(crate) secret_file: PathBuf,
 }
 
 impl Placement {
-    /// A job that has this host to itself.
-    pub(crate) fn one_host(job: &str, restarts: u32, ranks: u32, master_port: u16) -> Self {
+    /// This host's part of a round.
+    pub(crate) fn of(round: &Round, venue: &Venue) -> Self {
+        let first = &round.nodes[0];
         Self {
-            job: job.to_owned(),
-            epoch: u64::from(restarts),
-            restarts,
-            node: 0,
-            nodes: 1,
-            first_rank: 0,
-            local_world: ranks,
-            world: ranks,
-            master_address: "127.0.0.1".to_owned(),
-            master_port,
-            store: None,
+            job: round.job.clone(),
+            epoch: round.epoch,
+            restarts: round.restarts,
+            node: round.place as u32,
+            nodes: round.nodes.len() as u32,
+            first_rank: round.first_rank(),
+            local_world: round.nodes[round.place].slots,
+            world: round.world(),
+            master_address: first.address.clone(),
+            master_port: first.port,
+            store: venue.url.clone(),
+            secret_file: venue.secret.path().to_owned(),
         }
     }
 

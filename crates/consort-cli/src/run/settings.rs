@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use consort_store::Place;
+
 use super::args::{Args, NodeCount, RankCount};
 
 /// What `consort run` was asked to do.
@@ -13,8 +15,14 @@ pub(crate) struct Settings {
     pub(crate) command: Vec<OsString>,
     /// Ranks on this host.
     pub(crate) local_world: u32,
+    /// How many hosts.
+    pub(crate) nodes: NodeCount,
     /// How the hosts meet; `None` for a job on this host alone.
     pub(crate) meeting: Option<Meeting>,
+    /// How long to wait for the other hosts.
+    pub(crate) join_timeout: Duration,
+    /// How long to wait for more hosts once the fewest are there.
+    pub(crate) last_call: Duration,
     /// How often all ranks may be started again.
     pub(crate) max_restarts: u32,
     /// The ranks' limit for collectives.
@@ -32,17 +40,10 @@ pub(crate) struct Settings {
 /// How several hosts come together.
 #[derive(Clone, Debug)]
 pub(crate) struct Meeting {
-    /// Where: `tcp://HOST:PORT` or `file://PATH`.
-    pub(crate) url: String,
-    /// How many hosts.
-    #[expect(dead_code, reason = "read by the meeting")]
-    pub(crate) nodes: NodeCount,
-    /// This host's place among them, if it was given.
-    #[expect(dead_code, reason = "read by the meeting")]
+    /// Where.
+    pub(crate) place: Place,
+    /// This host's place among the hosts, if it was given.
     pub(crate) node_rank: Option<u32>,
-    /// How long to wait for the others.
-    #[expect(dead_code, reason = "read by the meeting")]
-    pub(crate) join_timeout: Duration,
 }
 
 impl Settings {
@@ -58,6 +59,15 @@ impl Settings {
                  so that the hosts can find each other"
             ));
         }
+        if most > 1 && matches!(args.meeting, Some(Place::Tcp { .. })) && args.secret_file.is_none()
+        {
+            return Err(
+                "a job on several hosts needs --secret-file FILE, the same on all of them: \
+                        `consort secret FILE` makes one, or the host that holds the meeting does \
+                        if FILE is not there yet"
+                    .to_owned(),
+            );
+        }
         if let Some(rank) = args.node_rank
             && rank >= most
         {
@@ -70,12 +80,10 @@ impl Settings {
                 RankCount::Auto => cores,
                 RankCount::Exactly(ranks) => ranks.get(),
             },
-            meeting: args.meeting.map(|url| Meeting {
-                url,
-                nodes: args.nodes,
-                node_rank: args.node_rank,
-                join_timeout: args.join_timeout,
-            }),
+            nodes: args.nodes,
+            meeting: args.meeting.map(|place| Meeting { place, node_rank: args.node_rank }),
+            join_timeout: args.join_timeout,
+            last_call: args.last_call,
             max_restarts: args.max_restarts,
             timeout: args.timeout,
             liveness: args.liveness,
@@ -120,13 +128,20 @@ pub(crate) mod tests {
     fn several_hosts_need_a_meeting_place() {
         assert!(settings("--nnodes 2 prog").unwrap_err().contains("--rdzv"));
         assert!(settings("--nnodes 1:2 prog").unwrap_err().contains("--rdzv"));
-        assert!(settings("--nnodes 2 --rdzv tcp://h:1 prog").is_ok());
+        assert!(settings("--nnodes 2 --rdzv file:///f prog").is_ok());
+    }
+
+    #[test]
+    fn several_hosts_over_tcp_need_a_secret_that_all_can_have() {
+        let error = settings("--nnodes 2 --rdzv tcp://h:1 prog").unwrap_err();
+        assert!(error.contains("consort secret FILE"), "{error}");
+        assert!(settings("--nnodes 2 --rdzv tcp://h:1 --secret-file s prog").is_ok());
     }
 
     #[test]
     fn a_host_beyond_the_last_is_refused() {
-        assert!(settings("--nnodes 2 --rdzv tcp://h:1 --node-rank 2 prog").is_err());
-        assert!(settings("--nnodes 2 --rdzv tcp://h:1 --node-rank 1 prog").is_ok());
+        assert!(settings("--nnodes 2 --rdzv file:///f --node-rank 2 prog").is_err());
+        assert!(settings("--nnodes 2 --rdzv file:///f --node-rank 1 prog").is_ok());
         assert!(settings("--node-rank 0 prog").is_ok());
     }
 }

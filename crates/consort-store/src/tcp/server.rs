@@ -55,6 +55,14 @@ impl Server {
     /// # Errors
     /// When the address is not this host's or the port is taken.
     pub fn start(address: SocketAddr, secret: &Secret) -> Result<Self> {
+        Self::from_listener(Self::listen(address)?, secret)
+    }
+
+    /// Takes the port, for a server that is to be started later.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn listen(address: SocketAddr) -> Result<TcpListener> {
         let listen = || {
             let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
             if address.is_ipv6() {
@@ -65,8 +73,7 @@ impl Server {
             socket.listen(BACKLOG)?;
             Ok(TcpListener::from(socket))
         };
-        let listener = listen().map_err(|source| Error::Listen { address, source })?;
-        Self::from_listener(listener, secret)
+        listen().map_err(|source| Error::Listen { address, source })
     }
 
     /// Serves on a listener that somebody else has bound, so that its port cannot be lost in

@@ -16,9 +16,9 @@ pub(crate) struct LogFiles {
 }
 
 impl LogFiles {
-    /// The files under `log_dir` for the start number `restarts` of `job`.
-    pub(crate) fn new(log_dir: &Path, job: &str, restarts: u32) -> io::Result<Self> {
-        let directory = std::path::absolute(log_dir)?.join(job).join(format!("attempt_{restarts}"));
+    /// The files under `log_dir` for the start number `epoch` of `job`.
+    pub(crate) fn new(log_dir: &Path, job: &str, epoch: u64) -> io::Result<Self> {
+        let directory = std::path::absolute(log_dir)?.join(job).join(format!("attempt_{epoch}"));
         fs::create_dir_all(&directory)?;
         Ok(Self { directory })
     }

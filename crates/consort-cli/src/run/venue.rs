@@ -1,0 +1,223 @@
+//! Where the launchers of a job meet: the job's store, and who holds it.
+
+use std::env;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use consort_store::{
+    Deadline, Dial, Error as StoreError, FileStore, Place, Secret, Server, Store, Swap, TcpStore,
+};
+use consort_sys::net::{Choice, choose, interfaces};
+
+use super::error::RunError;
+use super::event::Inbox;
+use super::job::Job;
+use super::notice::notice;
+use super::secret::SecretFile;
+use super::settings::Settings;
+use super::signals::asks_to_end;
+
+/// The job's store as this launcher reaches it.
+#[derive(Debug)]
+pub(crate) struct Venue {
+    /// The store.
+    pub(crate) store: Arc<dyn Store>,
+    /// Where the ranks find it.
+    pub(crate) url: String,
+    /// The address under which the other hosts reach this one.
+    pub(crate) address: IpAddr,
+    /// Where the ranks read the job's secret.
+    pub(crate) secret: SecretFile,
+    /// If it is held here: it ends with this launcher.
+    server: Option<Server>,
+}
+
+/// What came of trying to get there.
+#[derive(Debug)]
+pub(crate) enum Arrival {
+    /// We are there.
+    There(Box<Venue>),
+    /// A signal asked us to end on the way.
+    Interrupted(i32),
+}
+
+impl Venue {
+    /// Goes to the place that the settings name: holds the store if the place is on this host and
+    /// nobody holds it yet, and connects to it otherwise.
+    pub(crate) fn reach(job: &Job, inbox: &mut Inbox) -> Result<Arrival, RunError> {
+        match job.settings.meeting.as_ref().map(|meeting| &meeting.place) {
+            None => Self::on_this_host(&job.settings),
+            Some(Place::File(path)) => Self::in_file(&job.settings, path),
+            Some(Place::Tcp { host, port }) => Self::over_tcp(job, host, *port, inbox),
+        }
+    }
+
+    /// Leaves. Whoever holds the store goes last, so that the others hear how the job ended; but
+    /// it does not wait long for launchers that may have died.
+    pub(crate) fn leave(self, nodes: usize) {
+        let Ok(mut left) = self.store.add(LEFT, 1) else { return };
+        let until = Deadline::after(LINGER);
+        while self.server.is_some() && left < nodes as i64 {
+            match self.store.get_changed(LEFT, left.to_string().as_bytes(), until) {
+                Ok(_) => left = self.store.add(LEFT, 0).unwrap_or(i64::MAX),
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// A job that has this host to itself: nobody outside can even connect.
+    fn on_this_host(settings: &Settings) -> Result<Arrival, RunError> {
+        let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let secret = match &settings.secret_file {
+            Some(path) => Secret::from_file(path)?,
+            None => Secret::generate()?,
+        };
+        let server = Server::start(SocketAddr::new(address, 0), &secret)?;
+        let store = TcpStore::connect(server.address(), &secret, Deadline::after(PATIENCE))?;
+        let url = format!("tcp://{}", server.address());
+        Self::arrive(Arc::new(store), url, address, &secret, settings, Some(server))
+    }
+
+    /// The file's owner is the job's: who can open it may know the secret.
+    fn in_file(settings: &Settings, path: &Path) -> Result<Arrival, RunError> {
+        let store: Arc<dyn Store> = Arc::new(FileStore::open(path)?);
+        let mine = Secret::generate()?.to_hex();
+        let secret = match store.compare_set(SECRET, None, mine.as_bytes())? {
+            Swap::Differs(first) => String::from_utf8_lossy(&first).into_owned(),
+            _ => mine,
+        };
+        let secret: Secret = secret.parse().map_err(|reason| StoreError::File {
+            path: path.to_owned(),
+            reason: format!("the job's secret in it is damaged: {reason}"),
+        })?;
+        let url = Place::File(path.to_owned()).to_string();
+        let address = some_address()?;
+        Self::arrive(store, url, address, &secret, settings, None)
+    }
+
+    fn over_tcp(job: &Job, host: &str, port: u16, inbox: &mut Inbox) -> Result<Arrival, RunError> {
+        let listener = listen(host, port)?;
+        let secret = shared_secret(&job.settings, listener.is_some(), host)?;
+        let server = match listener {
+            Some(listener) => Some(Server::from_listener(listener, &secret)?),
+            None => None,
+        };
+        let place = Place::Tcp { host: host.to_owned(), port };
+        let endpoint = place.endpoint().expect("a server has an endpoint");
+        let name = format!("launcher on {}", job.host);
+        let dial = Dial::new(endpoint, &secret).named(name);
+        let store = match connect(&dial, &job.settings, inbox)? {
+            Ok(store) => store.with_patience(PATIENCE),
+            Err(signal) => return Ok(Arrival::Interrupted(signal)),
+        };
+        let wanted = env::var(INTERFACE).ok();
+        let Choice { interface, address, reason, .. } =
+            choose(Some(store.peer_address()), wanted.as_deref())?;
+        tracing::info!("using {interface} ({address}): {reason}");
+        Self::arrive(Arc::new(store), place.to_string(), address, &secret, &job.settings, server)
+    }
+
+    fn arrive(
+        store: Arc<dyn Store>,
+        url: String,
+        address: IpAddr,
+        secret: &Secret,
+        settings: &Settings,
+        server: Option<Server>,
+    ) -> Result<Arrival, RunError> {
+        let secret = match &settings.secret_file {
+            Some(path) => SecretFile::given(path),
+            None => SecretFile::in_memory(secret.to_hex().as_bytes()),
+        };
+        let secret =
+            secret.map_err(|error| RunError::System { doing: "keep the job's secret", error })?;
+        Ok(Arrival::There(Box::new(Self { store, url, address, secret, server })))
+    }
+}
+
+/// Tries until the deadline or a signal.
+fn connect(
+    dial: &Dial,
+    settings: &Settings,
+    inbox: &mut Inbox,
+) -> Result<Result<TcpStore, i32>, RunError> {
+    let until = Deadline::after(settings.join_timeout);
+    let mut told = false;
+    loop {
+        if let Some(signal) = inbox.take_signal().filter(|signal| asks_to_end(*signal)) {
+            return Ok(Err(signal));
+        }
+        match TcpStore::dial(dial.clone(), until.min(Deadline::after(ATTEMPT))) {
+            Ok(store) => return Ok(Ok(store)),
+            Err(StoreError::Unreachable { reason, .. }) if !until.has_passed() => {
+                if !std::mem::replace(&mut told, true) {
+                    notice(format_args!("waiting for the host that holds the meeting: {reason}"));
+                }
+            }
+            Err(other) => return Err(other.into()),
+        }
+    }
+}
+
+/// Takes the port if the place is on this host and nobody has it yet.
+fn listen(host: &str, port: u16) -> Result<Option<TcpListener>, RunError> {
+    // A name that cannot be looked up may be known later, to the host that holds the meeting.
+    for address in (host, port).to_socket_addrs().into_iter().flatten() {
+        match Server::listen(address) {
+            Ok(listener) => return Ok(Some(listener)),
+            Err(StoreError::Listen { source, .. }) if is_elsewhere(&source) => {}
+            Err(other) => return Err(other.into()),
+        }
+    }
+    Ok(None)
+}
+
+/// The port is somebody's already, or the address another host's.
+fn is_elsewhere(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable)
+}
+
+/// The secret in the file that was given. The host that holds the meeting makes one if the file
+/// is not there yet.
+fn shared_secret(settings: &Settings, holds: bool, holder: &str) -> Result<Secret, RunError> {
+    match &settings.secret_file {
+        None => Ok(Secret::generate()?),
+        Some(path) if path.exists() => Ok(Secret::from_file(path)?),
+        Some(path) if holds => {
+            let secret = Secret::generate()?;
+            secret.write_new(path)?;
+            let path = path.display();
+            notice(format_args!(
+                "made the job's secret: copy {path} to the other hosts and give it there, too, \
+                 with --secret-file"
+            ));
+            Ok(secret)
+        }
+        Some(path) => Err(RunError::NoSecret { path: path.clone(), holder: holder.to_owned() }),
+    }
+}
+
+/// An address of this host that others may reach, where the place does not tell which.
+fn some_address() -> Result<IpAddr, RunError> {
+    if let Ok(wanted) = env::var(INTERFACE) {
+        return Ok(choose(None, Some(&wanted))?.address);
+    }
+    let all = interfaces()
+        .map_err(|error| RunError::System { doing: "list the network interfaces", error })?;
+    let outward = all.iter().filter(|interface| interface.up && !interface.loopback);
+    let mut addresses = outward.flat_map(|interface| &interface.addresses);
+    let address = addresses.find(|address| address.is_ipv4()).copied();
+    Ok(address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)))
+}
+
+const INTERFACE: &str = "CONSORT_INTERFACE";
+const SECRET: &str = "secret";
+const LEFT: &str = "left";
+const LINGER: Duration = Duration::from_secs(5);
+/// How long the store may take to answer before the launcher gives it up.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long one attempt to connect may keep a signal waiting.
+const ATTEMPT: Duration = Duration::from_millis(300);
