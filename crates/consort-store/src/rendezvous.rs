@@ -92,8 +92,10 @@ impl Rendezvous {
     /// # Errors
     /// [`Error::Join`] when this node cannot take part.
     pub fn join(&mut self, job: &str, until: Deadline) -> Result<Option<Round>> {
-        if self.seen.is_none() {
-            self.found(job)?;
+        match self.seen {
+            None => self.found(job)?,
+            // A clone may have seen more than this one.
+            Some(_) => self.hear(Deadline::now())?,
         }
         let (me, options) = (self.me.clone(), self.options.clone());
         if !self.is_seated() {
@@ -162,9 +164,9 @@ impl Rendezvous {
         if self.seen.is_none() {
             return Ok(());
         }
-        let (id, host) = (self.me.id, self.me.host.clone());
+        let (id, node) = (self.me.id, self.me.to_string());
         self.change(|rounds| {
-            rounds.lose(id, Cause::Left { host: host.clone() });
+            rounds.lose(id, Cause::Left { node: node.clone() });
             Ok(())
         })
     }
@@ -245,7 +247,7 @@ impl Rendezvous {
             return Ok(());
         }
         self.change(|rounds| {
-            rounds.lose(neighbour.id, Cause::Silent { host: neighbour.host.clone(), since });
+            rounds.lose(neighbour.id, Cause::Silent { node: neighbour.to_string(), since });
             Ok(())
         })
     }

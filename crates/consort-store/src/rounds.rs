@@ -86,30 +86,30 @@ pub enum Ending {
     TooFew(Cause),
 }
 
-/// Why a round was called.
+/// Why a round was called. Nodes are named as they are shown: host and address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cause {
     /// The job began.
     First,
-    /// A rank failed on this host.
+    /// A rank failed on this node.
     Failed {
-        /// The host.
-        host: String,
+        /// The node.
+        node: String,
     },
     /// A node came while a round was running.
     Came {
-        /// Its host.
-        host: String,
+        /// The node.
+        node: String,
     },
     /// A node went, and said so.
     Left {
-        /// Its host.
-        host: String,
+        /// The node.
+        node: String,
     },
     /// A node has not been heard of.
     Silent {
-        /// Its host.
-        host: String,
+        /// The node.
+        node: String,
         /// For how long.
         since: Duration,
     },
@@ -119,11 +119,11 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::First => f.write_str("the job began"),
-            Self::Failed { host } => write!(f, "a rank failed on {host}"),
-            Self::Came { host } => write!(f, "node {host} came"),
-            Self::Left { host } => write!(f, "node {host} left"),
-            Self::Silent { host, since } => {
-                write!(f, "node {host} has not been heard of for {since:.1?}")
+            Self::Failed { node } => write!(f, "a rank failed on {node}"),
+            Self::Came { node } => write!(f, "{node} came"),
+            Self::Left { node } => write!(f, "{node} left"),
+            Self::Silent { node, since } => {
+                write!(f, "{node} has not been heard of for {since:.1?}")
             }
         }
     }
@@ -190,7 +190,7 @@ impl Rounds {
             Phase::Gathering => self.decide_gathering(now, quiet_since),
             Phase::Running { .. } => match self.waiting.first() {
                 Some(node) if self.nodes.len() < self.options.max as usize => {
-                    Decision::Call(Cause::Came { host: node.host.clone() })
+                    Decision::Call(Cause::Came { node: node.to_string() })
                 }
                 _ => Decision::Wait(None),
             },
@@ -249,7 +249,7 @@ impl Rounds {
     /// the end.
     pub fn fail(&mut self, id: NodeId, account: Vec<u8>) {
         let Some(node) = self.running(id) else { return };
-        let cause = Cause::Failed { host: node.host.clone() };
+        let cause = Cause::Failed { node: node.to_string() };
         if self.restarts < self.options.max_restarts {
             self.restarts += 1;
             self.call(cause);

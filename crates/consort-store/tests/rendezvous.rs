@@ -34,10 +34,23 @@ fn a_late_node_is_taken_in_by_the_next_round() {
     let mut late = place.node(1, options(1, 2, 0));
     let late = std::thread::spawn(move || join(&mut late).unwrap());
     let news = watch(&mut first, &round);
-    assert_eq!(news, News::Round(Cause::Came { host: "host1".to_owned() }));
+    assert_eq!(news, News::Round(Cause::Came { node: "host1 (127.0.0.1)".to_owned() }));
     let second = join(&mut first).unwrap();
     assert_eq!((second.epoch, second.nodes.len(), second.restarts), (1, 2, 0));
     assert_eq!(late.join().unwrap().nodes, second.nodes);
+}
+
+#[test]
+fn a_clone_that_watches_leaves_the_joiner_free_to_join_the_next_round() {
+    let place = Place::new();
+    let mut first = place.node(0, options(1, 2, 0));
+    let round = join(&mut first).unwrap();
+    let mut watcher = first.clone();
+    let mut late = place.node(1, options(1, 2, 0));
+    let late = std::thread::spawn(move || join(&mut late).unwrap());
+    assert!(matches!(watch(&mut watcher, &round), News::Round(_)));
+    assert_eq!(join(&mut first).unwrap().epoch, 1);
+    assert_eq!(late.join().unwrap().epoch, 1);
 }
 
 #[test]
@@ -52,8 +65,8 @@ fn a_node_whose_heart_stops_is_lost_and_named() {
     let started = Instant::now();
     let rounds = all(nodes, |(mut node, round)| {
         let news = watch(&mut node, &round);
-        let News::Round(Cause::Silent { host, since }) = news else { panic!("{news:?}") };
-        assert_eq!(host, "host1");
+        let News::Round(Cause::Silent { node: silent, since }) = news else { panic!("{news:?}") };
+        assert_eq!(silent, "host1 (127.0.0.1)");
         assert!(since >= LIVENESS);
         join(&mut node).unwrap()
     });
@@ -75,7 +88,7 @@ fn a_node_that_leaves_is_missed_at_once() {
     let (mut leaving, _) = nodes.remove(1);
     let (mut staying, round) = nodes.remove(0);
     leaving.leave().unwrap();
-    let left = Cause::Left { host: "host1".to_owned() };
+    let left = Cause::Left { node: "host1 (127.0.0.1)".to_owned() };
     assert_eq!(watch(&mut staying, &round), News::Over(Ending::TooFew(left)));
 }
 
@@ -94,7 +107,10 @@ fn a_failure_calls_rounds_until_restarts_are_used_up() {
             }
             match watch(&mut node, &round) {
                 News::Over(ending) => return ending,
-                news => assert_eq!(news, News::Round(Cause::Failed { host: "host0".to_owned() })),
+                news => assert_eq!(
+                    news,
+                    News::Round(Cause::Failed { node: "host0 (127.0.0.1)".to_owned() })
+                ),
             }
         }
     });

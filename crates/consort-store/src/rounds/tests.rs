@@ -94,7 +94,7 @@ fn a_late_node_brings_about_the_next_round() {
     job.join(0, 1);
     job.tick(3);
     job.join(4, 2);
-    assert_eq!(job.tick(4), Decision::Call(Cause::Came { host: "host2".to_owned() }));
+    assert_eq!(job.tick(4), Decision::Call(Cause::Came { node: "host2 (10.0.0.2)".to_owned() }));
     assert_eq!(job.rounds.epoch, 1);
     assert!(matches!(job.tick(4), Decision::Wait(Some(_))), "the veteran is awaited");
     job.join(5, 1);
@@ -111,7 +111,8 @@ fn a_spare_waits_without_disturbing_and_replaces_a_lost_node() {
     job.tick(0);
     job.join(1, 3);
     assert_eq!(job.tick(1), Decision::Wait(None));
-    let silent = Cause::Silent { host: "host1".to_owned(), since: Duration::from_secs(10) };
+    let silent =
+        Cause::Silent { node: "host1 (10.0.0.1)".to_owned(), since: Duration::from_secs(10) };
     job.rounds.lose(NodeId::new(1), silent.clone());
     assert_eq!((job.rounds.epoch, &job.rounds.cause), (1, &silent));
     job.join(2, 2);
@@ -156,7 +157,7 @@ fn the_survivors_go_on_at_once_when_enough_are_left() {
         job.join(0, id);
     }
     job.tick(0);
-    job.rounds.lose(NodeId::new(2), Cause::Left { host: "host2".to_owned() });
+    job.rounds.lose(NodeId::new(2), Cause::Left { node: "host2 (10.0.0.2)".to_owned() });
     job.join(1, 3);
     job.join(1, 1);
     assert_eq!(job.tick(1), Decision::Close);
@@ -170,7 +171,7 @@ fn too_few_left_spends_a_restart_and_then_ends_the_job() {
     job.join(0, 1);
     job.join(0, 2);
     job.tick(0);
-    let left = Cause::Left { host: "host2".to_owned() };
+    let left = Cause::Left { node: "host2 (10.0.0.2)".to_owned() };
     job.rounds.lose(NodeId::new(2), left.clone());
     assert_eq!((job.rounds.restarts, &job.rounds.phase), (1, &Phase::Gathering));
     job.join(1, 1);
@@ -279,7 +280,7 @@ proptest! {
                 0 | 1 => drop(job.rounds.join(&node(id), &options)),
                 2 => job.rounds.fail(NodeId::new(id), Vec::new()),
                 3 => job.rounds.finish(NodeId::new(id)),
-                4 => job.rounds.lose(NodeId::new(id), Cause::Left { host: String::new() }),
+                4 => job.rounds.lose(NodeId::new(id), Cause::Left { node: String::new() }),
                 _ => drop(job.tick(second * 10)),
             }
             let rounds = &job.rounds;
