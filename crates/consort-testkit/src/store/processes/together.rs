@@ -108,4 +108,4 @@ fn parse(text: &[u8]) -> u32 {
 const WORLD: u32 = 4;
 const THREADS: u32 = 3;
 const MEMBERS: u32 = WORLD * THREADS;
-const ROUNDS: u32 = 20;
+const ROUNDS: u32 = 100;
