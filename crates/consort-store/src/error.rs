@@ -266,6 +266,14 @@ pub enum Refusal {
         /// Why not.
         reason: String,
     },
+    /// A barrier cannot be deleted under the ranks that wait at it.
+    #[error("barrier {key:?} cannot be deleted: {waiting} ranks wait at it")]
+    BarrierInUse {
+        /// The key.
+        key: String,
+        /// How many wait.
+        waiting: usize,
+    },
     /// One client has too many requests waiting.
     #[error("{waiting} requests of this client are waiting already, limit {limit}")]
     TooManyWaiting {

@@ -65,7 +65,8 @@ impl PrefixStore {
         | Refusal::NotANumber { key, .. }
         | Refusal::Overflow { key, .. }
         | Refusal::BarrierWorld { key, .. }
-        | Refusal::BarrierRank { key, .. } = &mut refusal
+        | Refusal::BarrierRank { key, .. }
+        | Refusal::BarrierInUse { key, .. } = &mut refusal
         {
             *key = self.inside(std::mem::take(key));
         }

@@ -126,7 +126,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Removes a key, and says whether it was there.
     ///
     /// # Errors
-    /// When the store is gone.
+    /// When the store is gone; a refusal for a barrier that ranks wait at.
     fn delete(&self, key: &str) -> Result<bool> {
         match self.call(&Request::Delete { key }, self.soon())? {
             Reply::Flag(existed) => Ok(existed),
@@ -192,7 +192,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     }
 
     /// Takes the first element of the queue `key`, waiting for one. Each element goes to one
-    /// caller; callers that wait are served in the order in which they came.
+    /// caller; of several that wait any may get it (over TCP, who came first). An element that is
+    /// on its way to a caller whose connection fails is lost with it.
     ///
     /// # Errors
     /// [`Error::Timeout`] when none had come; with [`Deadline::now`]: when the queue is empty.
@@ -216,7 +217,9 @@ pub trait Store: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// [`Error::Timeout`] names the ranks that had not come; this rank's arrival is taken back,
-    /// so that a later attempt starts clean. A refusal when ranks disagree about `world`.
+    /// so that a later attempt starts clean. A refusal when ranks disagree about `world`, or when
+    /// this rank is there already: one that died inside keeps its place, so a new attempt of a
+    /// job takes new names.
     fn barrier(&self, key: &str, rank: u32, world: u32, until: Deadline) -> Result<()> {
         let started = clock_now();
         let arrive = Request::Arrive { key, rank, world };

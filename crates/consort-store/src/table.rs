@@ -88,7 +88,9 @@ impl Table {
         if let Request::GetChanged { key, .. } = request {
             return Missing::collect([format!("a change of {key:?}")].into_iter());
         }
-        Missing::collect(request.keys().filter(|key| !self.contains(key)).map(|key| format!("{key:?}")))
+        Missing::collect(
+            request.keys().filter(|key| !self.contains(key)).map(|key| format!("{key:?}")),
+        )
     }
 
     fn attempt(&mut self, request: &Request<'_>) -> Result<Outcome, Refusal> {
@@ -112,10 +114,10 @@ impl Table {
                 Some(absent) => return Ok(Outcome::Blocked(absent)),
                 None => Reply::Done,
             },
-            Request::Delete { key } => Reply::Flag(self.remove(key)),
-            Request::Count { prefix } => {
-                Reply::Number(self.entries.keys().filter(|key| key.starts_with(prefix)).count() as i64)
-            }
+            Request::Delete { key } => self.delete(key)?,
+            Request::Count { prefix } => Reply::Number(
+                self.entries.keys().filter(|key| key.starts_with(prefix)).count() as i64,
+            ),
             Request::List { prefix } => self.list(prefix)?,
             Request::Push { key, value } => self.push(key, value)?,
             Request::Pop { key } => match self.pop(key)? {
@@ -132,7 +134,9 @@ impl Table {
                 }
                 _ => Reply::Done,
             },
-            Request::Withdraw { key, rank, generation } => self.withdraw(key, *rank, *generation)?,
+            Request::Withdraw { key, rank, generation } => {
+                self.withdraw(key, *rank, *generation)?
+            }
         };
         Ok(Outcome::Settled(reply))
     }
@@ -176,9 +180,11 @@ impl Table {
             })?,
             None => 0,
         };
-        let sum = value
-            .checked_add(delta)
-            .ok_or_else(|| Refusal::Overflow { key: key.to_owned(), value, delta })?;
+        let sum = value.checked_add(delta).ok_or_else(|| Refusal::Overflow {
+            key: key.to_owned(),
+            value,
+            delta,
+        })?;
         self.put(key, Entry::Value(sum.to_string().into_bytes()))?;
         Ok(Reply::Number(sum))
     }
@@ -215,6 +221,17 @@ impl Table {
             self.put(key, Entry::Value(value.to_vec()))?;
         }
         Ok(Reply::Done)
+    }
+
+    /// A barrier that somebody waits at stays: who waits could not tell its end from a passage.
+    fn delete(&mut self, key: &str) -> Result<Reply, Refusal> {
+        match self.entries.get(key) {
+            Some(Entry::Barrier(barrier)) if !barrier.arrived.is_empty() => {
+                let waiting = barrier.arrived.len();
+                Err(Refusal::BarrierInUse { key: key.to_owned(), waiting })
+            }
+            _ => Ok(Reply::Flag(self.remove(key))),
+        }
     }
 
     fn list(&self, prefix: &str) -> Result<Reply, Refusal> {

@@ -6,7 +6,6 @@
 //! own answer has come it goes, and one of the others takes over. So a lone caller goes straight
 //! from `write` to `read`, with no hand-over between threads.
 
-use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -114,9 +113,16 @@ struct Link {
 #[derive(Debug, Default)]
 struct Desk {
     next_call: u64,
-    answers: HashMap<u64, Option<Reply>>,
+    /// The calls under way, each with its answer once that has come. They are few.
+    places: Vec<(u64, Option<Reply>)>,
     has_reader: bool,
     broken: Option<Broken>,
+}
+
+impl Desk {
+    fn place(&mut self, call: u64) -> Option<&mut Option<Reply>> {
+        self.places.iter_mut().find(|(other, _)| *other == call).map(|(_, answer)| answer)
+    }
 }
 
 #[derive(Debug)]
@@ -137,9 +143,11 @@ impl Broken {
     }
 }
 
-/// Looks for an answer again and again for a moment before going to sleep: on an idle machine it
-/// is there sooner than a sleeper could be woken. Where that fails, because cores are scarce or
-/// the answer is far away, it stops trying, but for a probe now and then.
+/// Looks for an answer again and again for a moment before going to sleep, and lets others run in
+/// between. On an idle machine the answer is there sooner than a sleeper could be woken; on a
+/// crowded one the server is spared the waking, which costs more than a turn of everybody. Where
+/// it does not pay, because the answer is far away, it is not tried again but for a probe now and
+/// then.
 #[derive(Debug, Default)]
 struct Spin {
     misses: u32,
@@ -151,21 +159,22 @@ impl Spin {
             self.misses = self.misses.wrapping_add(1).max(Self::PATIENCE);
             return None;
         }
-        let end = until.min(Deadline::after(Self::LIMIT));
+        let mut end = None;
         loop {
+            std::thread::yield_now();
             if let Some(found) = look() {
                 self.misses = 0;
                 return Some(found);
             }
-            if end.has_passed() {
+            if end.get_or_insert_with(|| until.min(Deadline::after(Self::LIMIT))).has_passed() {
                 self.misses = self.misses.wrapping_add(1).max(1);
                 return None;
             }
-            std::hint::spin_loop();
         }
     }
 
-    const LIMIT: Duration = Duration::from_micros(40);
+    /// A turn of some hundred processes on a core.
+    const LIMIT: Duration = Duration::from_millis(3);
     /// So many misses in a row are forgiven.
     const PATIENCE: u32 = 3;
     /// Every so many-th wait is a probe.
@@ -202,7 +211,7 @@ impl Link {
         let wait = !until.has_passed();
         let answer_by = if wait { until } else { Deadline::after(patience) };
         let result = self.exchange(call, wait, request, answer_by);
-        self.desk().answers.remove(&call);
+        self.desk().places.retain(|(other, _)| *other != call);
         result
     }
 
@@ -230,7 +239,7 @@ impl Link {
         }
         let call = desk.next_call;
         desk.next_call += 1;
-        desk.answers.insert(call, None);
+        desk.places.push((call, None));
         Ok(call)
     }
 
@@ -258,16 +267,18 @@ impl Link {
     /// Waits for a call's answer, reading for everybody if nobody else does.
     fn await_answer(&self, call: u64, until: Deadline) -> Result<Option<Reply>, Broken> {
         let mut desk = self.desk();
+        let mut looked = false;
         loop {
-            if let Some(Some(reply)) = desk.answers.insert(call, None) {
+            if let Some(reply) = desk.place(call).and_then(Option::take) {
                 return Ok(Some(reply));
             }
             if let Some(broken) = &desk.broken {
                 return Err(broken.clone());
             }
-            if until.has_passed() {
+            if looked && until.has_passed() {
                 return Ok(None);
             }
+            looked = true;
             desk = if desk.has_reader { self.sleep(desk, until) } else { self.read(desk, until)? };
         }
     }
@@ -293,14 +304,14 @@ impl Link {
             Ok(answers) => {
                 for Answer { call, reply } in answers {
                     // Nobody waits any more for an answer that has no place on the desk.
-                    if let Some(place) = desk.answers.get_mut(&call) {
+                    if let Some(place) = desk.place(call) {
                         *place = Some(reply);
                     }
                 }
             }
             Err(broken) => desk.broken = Some(broken),
         }
-        if desk.answers.len() > 1 {
+        if desk.places.len() > 1 {
             self.news.notify_all();
         }
         Ok(desk)

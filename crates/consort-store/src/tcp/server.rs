@@ -175,6 +175,8 @@ impl Room {
             }
             if !events.is_empty() || !self.again.is_empty() {
                 last_event = now;
+            } else if timeout == Some(Duration::ZERO) {
+                std::thread::yield_now();
             }
             for client in std::mem::take(&mut self.again) {
                 self.read(client, true);
@@ -193,7 +195,8 @@ impl Room {
     }
 
     /// How long to sleep. Right after work, not at all: the next request is often only
-    /// microseconds away, and a sleeping thread would answer it several times later.
+    /// microseconds away, and a sleeping thread would answer it several times later. Others may
+    /// run meanwhile.
     fn timeout(&self, now: Instant, last_event: Instant) -> Option<Duration> {
         if !self.again.is_empty() || now.duration_since(last_event) < AWAKE {
             return Some(Duration::ZERO);

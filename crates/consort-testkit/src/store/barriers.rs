@@ -37,6 +37,19 @@ pub fn nobody_overtakes_in_many_rounds(subject: &Subject) -> Verdict {
     Ok(())
 }
 
+/// Else who waits could not tell the end of the barrier from a passage.
+pub fn a_barrier_is_not_deleted_under_those_who_wait(subject: &Subject) -> Verdict {
+    let store = subject.store();
+    let waiter = Pending::start(&store, |store| store.barrier("barrier", 1, 2, Deadline::never()));
+    waiter.assert_waiting();
+    let expected = Refusal::BarrierInUse { key: "barrier".to_owned(), waiting: 1 };
+    assert_eq!(refusal(store.delete("barrier")), expected);
+    store.barrier("barrier", 0, 2, soon())?;
+    waiter.answer()?;
+    assert!(store.delete("barrier")?);
+    Ok(())
+}
+
 /// Each rank has its own.
 pub fn handles_meet_at_a_barrier(subject: &Subject) -> Verdict {
     let store = subject.store();

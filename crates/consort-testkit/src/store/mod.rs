@@ -125,6 +125,7 @@ macro_rules! store_conformance {
                 barriers {
                     a_barrier_of_one_is_open,
                     nobody_overtakes_in_many_rounds,
+                    a_barrier_is_not_deleted_under_those_who_wait,
                     handles_meet_at_a_barrier,
                     the_last_to_come_passes_without_waiting,
                     a_barrier_that_gives_up_names_who_is_missing_and_is_clean_again,

@@ -97,7 +97,13 @@ impl Model {
                 absent if absent.is_empty() => Reply::Done,
                 absent => Reply::Missing(quoted(&absent)),
             },
-            Request::Delete { key } => Reply::Flag(self.things.remove(*key).is_some()),
+            Request::Delete { key } => match self.things.get(*key) {
+                Some(Thing::Barrier(barrier)) if !barrier.present.is_empty() => {
+                    let waiting = barrier.present.len();
+                    return Err(Refusal::BarrierInUse { key: (*key).to_owned(), waiting });
+                }
+                _ => Reply::Flag(self.things.remove(*key).is_some()),
+            },
             Request::Count { prefix } => Reply::Number(self.named(prefix).len() as i64),
             Request::List { prefix } => Reply::Keys(self.named(prefix)),
             Request::Push { key, value } => {
