@@ -221,13 +221,14 @@ impl Opener {
 /// messages that is each one's nonce. (The library's own transport would set the key up anew for
 /// every message, which costs as much as sealing a small one.)
 struct Cipher {
-    keys: Aes256Gcm,
+    /// Boxed: with its round keys it is a kilobyte, and sessions move.
+    keys: Box<Aes256Gcm>,
     next: u64,
 }
 
 impl Cipher {
     fn new(key: [u8; 32]) -> Self {
-        Self { keys: Aes256Gcm::new(Key::<Aes256Gcm>::from_slice(&key)), next: 0 }
+        Self { keys: Box::new(Aes256Gcm::new(Key::<Aes256Gcm>::from_slice(&key))), next: 0 }
     }
 
     /// Four zero bytes and the count, as Noise prescribes for this cipher. No count comes twice:
