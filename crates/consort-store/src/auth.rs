@@ -165,7 +165,7 @@ pub struct Session {
 }
 
 impl Session {
-    fn new(outgoing: [u8; 32], incoming: [u8; 32]) -> Self {
+    pub(crate) fn new(outgoing: [u8; 32], incoming: [u8; 32]) -> Self {
         Self { sealer: Sealer(Cipher::new(outgoing)), opener: Opener(Cipher::new(incoming)) }
     }
 }
