@@ -173,8 +173,8 @@ impl Spin {
         }
     }
 
-    /// A turn of some hundred processes on a core.
-    const LIMIT: Duration = Duration::from_millis(3);
+    /// A few turns of some hundred clients on a core.
+    const LIMIT: Duration = Duration::from_millis(10);
     /// So many misses in a row are forgiven.
     const PATIENCE: u32 = 3;
     /// Every so many-th wait is a probe.
