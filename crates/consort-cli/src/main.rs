@@ -8,6 +8,7 @@
 mod colour;
 mod doctor;
 mod run;
+mod secret;
 
 use std::io;
 use std::process::ExitCode;
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Run(args) => logged(|| run::main(args)),
         Command::Doctor(args) => logged(|| doctor::main(&args)),
+        Command::Secret(args) => secret::main(&args),
         Command::Rank(args) => run::shim::main(args),
         Command::Guard => run::guard::main(),
     }
@@ -36,6 +38,7 @@ struct Cli {
 enum Command {
     Run(run::Args),
     Doctor(doctor::Args),
+    Secret(secret::Args),
 
     /// What `run` starts for each rank; it becomes the rank's program.
     #[command(name = "__rank", hide = true)]

@@ -1,0 +1,63 @@
+//! PyTorch programs that know nothing of consort, under `consort run`.
+#![allow(clippy::unwrap_used, reason = "a test ends with the first surprise")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use consort_testkit::{Skip, skip};
+
+#[test]
+fn a_gloo_program_just_works() {
+    let run = match run("gloo.py") {
+        Ok(run) => run,
+        Err(reason) => return skip(reason),
+    };
+    assert!(run.status.success(), "{}", text(&run));
+    // 2 × 1000 × (0 + 1 + … + 999), and rank 1 adds one to each of 1000 values.
+    for line in ["[0] rank 0 of 2: sum 999001000", "[1] rank 1 of 2: sum 999001000"] {
+        assert!(text(&run).contains(line), "{}", text(&run));
+    }
+}
+
+#[test]
+fn a_rank_that_raises_is_reported_with_its_traceback() {
+    let run = match run("raises.py") {
+        Ok(run) => run,
+        Err(reason) => return skip(reason),
+    };
+    assert_eq!(run.status.code(), Some(1), "{}", text(&run));
+    let output = text(&run);
+    let report = output.split("consort: rank ").nth(1).unwrap_or_else(|| panic!("{output}"));
+    assert!(report.starts_with("1 failed: exit code 1"), "{output}");
+    assert!(report.contains("ValueError: the data has a hole"), "{output}");
+}
+
+fn run(program: &str) -> Result<Output, Skip> {
+    let python = python()?;
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(program);
+    let output = Command::new(env!("CARGO_BIN_EXE_consort"))
+        .args(["run", "-n", "2", "--"])
+        .args([python, program])
+        .output()
+        .unwrap();
+    Ok(output)
+}
+
+/// A Python with torch, installed under `target/` if it is not there yet. What cannot be had on
+/// somebody's own machine is skipped; where the tests decide, it has to be there.
+fn python() -> Result<PathBuf, Skip> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let made = Command::new(root.join("tools/venv")).args(["torch", "torch", "numpy"]).output();
+    let made = made.unwrap();
+    if made.status.success() {
+        return Ok(root.join("target/venv-torch/bin/python"));
+    }
+    let reason = String::from_utf8_lossy(&made.stderr).into_owned();
+    assert!(std::env::var_os("CI").is_none(), "torch could not be installed: {reason}");
+    Err(Skip::new(format!("torch could not be installed: {reason}")))
+}
+
+fn text(output: &Output) -> String {
+    let both = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
+    String::from_utf8_lossy(&both).into_owned()
+}
