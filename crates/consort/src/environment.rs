@@ -70,8 +70,8 @@ impl Variables {
 
     fn check_names(&self, wrong: &mut Vec<String>) {
         for name in self.0.keys().filter(|name| name.starts_with(OURS)) {
-            if !OWN.contains(&name.as_str()) {
-                wrong.push(format!("{name} is not known; there are {}", OWN.join(", ")));
+            if !VARIABLES.contains(&name.as_str()) {
+                wrong.push(format!("{name} is not known; there are {}", VARIABLES.join(", ")));
             }
         }
     }
@@ -196,7 +196,9 @@ fn first_host(list: &str) -> Option<String> {
 }
 
 const OURS: &str = "CONSORT_";
-const OWN: [&str; 8] = [
+/// The variables of consort's own. `CONSORT_LOG` is the `consort` program's, the others are for
+/// [`init`](crate::init), which explains them.
+pub const VARIABLES: [&str; 8] = [
     "CONSORT_RDZV",
     "CONSORT_SECRET_FILE",
     "CONSORT_JOB",

@@ -42,6 +42,7 @@ mod meeting;
 
 pub use builder::Builder;
 pub use consort_store::{Deadline, Secret, Store};
+pub use environment::VARIABLES;
 pub use error::{Error, Result};
 pub use group::{Group, Member, Rank};
 

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use super::finding::{Area, Finding, Verdict, summary};
+use crate::colour;
 
 /// How the text looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,14 +20,9 @@ impl Style {
         if !stdout.is_terminal() {
             return Self { colour: false, width: None };
         }
-        let is = |name, refuses: fn(&str) -> bool| {
-            std::env::var(name).is_ok_and(|value| refuses(&value))
-        };
-        let refused =
-            is("NO_COLOR", |value| !value.is_empty()) || is("TERM", |value| value == "dumb");
         let size = rustix::termios::tcgetwinsize(&stdout).ok();
         let width = size.map(|size| usize::from(size.ws_col)).filter(|&width| width > 0);
-        Self { colour: !refused, width: Some(width.unwrap_or(80)) }
+        Self { colour: colour::shows_on(&stdout), width: Some(width.unwrap_or(80)) }
     }
 
     fn paint(self, text: &str, colour: &str) -> String {
@@ -52,13 +48,13 @@ pub(crate) fn text(out: &mut impl Write, findings: &[Finding], style: Style) -> 
         line(out, area, finding, style)?;
     }
     let summary = summary(findings);
-    writeln!(out, "\n{}", style.paint(&summary.what, colour(summary.verdict)))
+    writeln!(out, "\n{}", style.paint(&summary.what, colour_of(summary.verdict)))
 }
 
 fn line(out: &mut impl Write, area: &str, finding: &Finding, style: Style) -> io::Result<()> {
     let area = style.paint(&format!("{area:AREA$}"), BOLD);
     let verdict =
-        style.paint(&format!("{:VERDICT$}", finding.verdict.name()), colour(finding.verdict));
+        style.paint(&format!("{:VERDICT$}", finding.verdict.name()), colour_of(finding.verdict));
     let room = style.width.map(|width| width.saturating_sub(MARGIN).max(LEAST));
     let mut lines = wrap(&finding.what, room).into_iter();
     writeln!(out, "{area} {verdict} {}", lines.next().unwrap_or_default())?;
@@ -100,7 +96,7 @@ fn wrap(text: &str, room: Option<usize>) -> Vec<String> {
     lines
 }
 
-fn colour(verdict: Verdict) -> &'static str {
+fn colour_of(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Good => "32",
         Verdict::Warning => "33",

@@ -6,9 +6,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use consort::duration;
 use consort_store::{Address, Place};
-
-use super::duration;
 
 /// Start the ranks of a program, watch them, and report the first failure.
 ///
@@ -38,7 +37,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "K", default_value_t = 0)]
     pub(crate) max_restarts: u32,
 
-    /// How long a collective may wait for its slowest rank (CONSORT_TIMEOUT for the ranks).
+    /// How long ranks wait for each other, ten minutes unless given (their CONSORT_TIMEOUT).
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) timeout: Option<Duration>,
 
@@ -64,7 +63,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration::parse)]
     pub(crate) last_call: Duration,
 
-    /// How long a silent host counts as alive (CONSORT_LIVENESS for the ranks).
+    /// How long a silent host counts as alive, ten seconds unless given (CONSORT_LIVENESS for the
+    /// ranks).
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) liveness: Option<Duration>,
 

@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use super::duration;
+use consort::duration;
+
 use super::placement::Placement;
 use super::settings::Settings;
 

@@ -10,11 +10,10 @@ pub(crate) fn settings(variables: &[(String, String)]) -> Finding {
     if !unknown.is_empty() {
         let names: Vec<&str> = unknown.iter().map(|(name, _)| name.as_str()).collect();
         let what = format!("{}: consort has no such setting", words::list(&names));
-        let settings: Vec<String> = SETTINGS.iter().map(|name| format!("{OWN}{name}")).collect();
         return Finding::warning(
             Area::Variables,
             what,
-            format!("there are {}", words::list(&settings)),
+            format!("there are {}", words::list(&consort::VARIABLES)),
         );
     }
     if known.is_empty() {
@@ -56,11 +55,11 @@ pub(crate) fn leftovers(variables: &[(String, String)]) -> Vec<Finding> {
 }
 
 fn is_setting(name: &str) -> bool {
-    name.strip_prefix(OWN).is_some_and(|name| SETTINGS.contains(&name))
+    consort::VARIABLES.contains(&name)
 }
 
 fn is_given_by_run(name: &str) -> bool {
-    name.strip_prefix(OWN).is_some_and(|name| GIVEN_BY_RUN.contains(&name))
+    GIVEN_BY_RUN.contains(&name)
 }
 
 fn given_by_run(variables: &[(String, String)]) -> impl Iterator<Item = &str> {
@@ -68,19 +67,8 @@ fn given_by_run(variables: &[(String, String)]) -> impl Iterator<Item = &str> {
 }
 
 const OWN: &str = "CONSORT_";
-const SETTINGS: [&str; 9] = [
-    "SECRET_FILE",
-    "TIMEOUT",
-    "LIVENESS",
-    "TRANSPORT",
-    "INTERFACE",
-    "ENCRYPT",
-    "LOG",
-    "TRACE_DIR",
-    "DEBUG",
-];
 /// What `consort run` tells its ranks.
-const GIVEN_BY_RUN: [&str; 3] = ["JOB", "EPOCH", "RDZV"];
+const GIVEN_BY_RUN: [&str; 3] = ["CONSORT_JOB", "CONSORT_EPOCH", "CONSORT_RDZV"];
 /// What torchrun and `consort run` tell their ranks.
 const PLACES: [&str; 6] =
     ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"];
@@ -104,8 +92,8 @@ mod tests {
     fn settings_are_shown_and_a_misspelt_one_is_a_warning() {
         let none = settings(&variables(&["PATH", "CONSORTIUM"]));
         assert_eq!(none.verdict, Verdict::Good);
-        let known = settings(&variables(&["CONSORT_LOG", "CONSORT_DEBUG", "CONSORT_JOB"]));
-        assert_eq!(known.what, "every job here has CONSORT_LOG=1 and CONSORT_DEBUG=1");
+        let known = settings(&variables(&["CONSORT_LOG", "CONSORT_TIMEOUT", "CONSORT_JOB"]));
+        assert_eq!(known.what, "every job here has CONSORT_LOG=1 and CONSORT_TIMEOUT=1");
         let misspelt = settings(&variables(&["CONSORT_LOG", "CONSORT_INTERFAEC"]));
         assert_eq!(misspelt.verdict, Verdict::Warning);
         assert!(misspelt.what.starts_with("CONSORT_INTERFAEC:"));
