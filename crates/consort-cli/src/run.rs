@@ -15,9 +15,9 @@
 mod agent;
 mod args;
 mod attempt;
+mod conclusion;
 mod crew;
 mod deaths;
-mod duration;
 mod environment;
 mod error;
 mod event;

@@ -62,21 +62,26 @@ impl fmt::Display for NodeId {
 #[derive(Clone, Copy, Debug)]
 pub struct Pulse {
     count: i64,
-    heard: Instant,
+    listened: Instant,
+    silent: Duration,
+    /// How much of the time between two looks counts.
+    attention: Duration,
 }
 
 impl Pulse {
-    /// Begins to listen.
-    pub fn new(now: Instant) -> Self {
-        Self { count: i64::MIN, heard: now }
+    /// Begins to listen. However long it is until the next look, no more than `attention` of it
+    /// counts as silence: a listener that was itself stopped has not listened, and what it missed
+    /// may be on its way.
+    pub fn new(now: Instant, attention: Duration) -> Self {
+        Self { count: i64::MIN, listened: now, silent: Duration::ZERO, attention }
     }
 
     /// Hears the count as it is now, and says for how long it has not grown.
     pub fn hear(&mut self, now: Instant, count: i64) -> Duration {
-        if count != self.count {
-            *self = Self { count, heard: now };
-        }
-        now.saturating_duration_since(self.heard)
+        let since = now.saturating_duration_since(self.listened).min(self.attention);
+        self.silent = if count == self.count { self.silent + since } else { Duration::ZERO };
+        (self.count, self.listened) = (count, now);
+        self.silent
     }
 }
 
@@ -88,18 +93,30 @@ mod tests {
     fn silence_is_measured_from_the_last_beat_heard() {
         let start = Instant::now();
         let after = |seconds| start + Duration::from_secs(seconds);
-        let mut pulse = Pulse::new(start);
+        let mut pulse = Pulse::new(start, Duration::from_secs(60));
         assert_eq!(pulse.hear(after(1), 7), Duration::ZERO);
         assert_eq!(pulse.hear(after(4), 7), Duration::from_secs(3));
-        assert_eq!(pulse.hear(after(5), 8), Duration::ZERO);
-        assert_eq!(pulse.hear(after(15), 8), Duration::from_secs(10));
+        assert_eq!(pulse.hear(after(6), 7), Duration::from_secs(5));
+        assert_eq!(pulse.hear(after(7), 8), Duration::ZERO);
+        assert_eq!(pulse.hear(after(17), 8), Duration::from_secs(10));
     }
 
     #[test]
-    fn a_heart_that_never_beat_is_silent_since_listening_began() {
+    fn a_heart_that_never_beat_is_silent_since_the_first_look() {
         let start = Instant::now();
-        let mut pulse = Pulse::new(start);
+        let mut pulse = Pulse::new(start, Duration::from_secs(60));
         pulse.hear(start, 0);
         assert_eq!(pulse.hear(start + Duration::from_secs(2), 0), Duration::from_secs(2));
+    }
+
+    #[test]
+    fn a_listener_that_was_stopped_does_not_blame_the_heart() {
+        let start = Instant::now();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let mut pulse = Pulse::new(start, Duration::from_secs(2));
+        pulse.hear(after(1), 7);
+        assert_eq!(pulse.hear(after(1000), 7), Duration::from_secs(2));
+        assert_eq!(pulse.hear(after(1001), 7), Duration::from_secs(3));
+        assert_eq!(pulse.hear(after(1002), 8), Duration::ZERO);
     }
 }

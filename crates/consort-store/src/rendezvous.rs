@@ -1,24 +1,30 @@
 //! Rounds over a store: carries out what [`Rounds`] decides.
 
+mod heart;
+mod round;
+
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::deadline::{Deadline, clock_now};
 use crate::error::{Error, Result};
-use crate::member::{Node, Pulse};
+use crate::member::{Node, NodeId, Pulse};
 use crate::prefix::PrefixStore;
 use crate::request::Swap;
 use crate::rounds::{Cause, Decision, Ending, JoinError, Phase, RoundOptions, Rounds};
 use crate::store::Store;
+use heart::Heart;
+pub use round::{News, Round};
 
 /// One node's seat at a job's meetings.
 ///
 /// Drive it so: [`join`](Self::join) again and again until it gives a [`Round`]; start the ranks;
 /// [`watch`](Self::watch) again and again; say [`finished`](Self::finished) or
 /// [`failed`](Self::failed) when the ranks have ended. A `watch` that gives [`News::Round`] means
-/// stop the ranks and join again; [`News::Over`] means stop for good.
+/// stop the ranks and join again; [`News::Over`] means stop for good, and [`depart`](Self::depart).
+///
+/// A store that does not answer is borne with as long as a node may be silent, and then given up
+/// with the error of the call that got no answer.
 ///
 /// A clone is the same seat for another thread, for example to watch while this one waits for the
 /// ranks. Its heart beats in a thread of its own until the last clone is dropped.
@@ -32,47 +38,7 @@ pub struct Rendezvous {
     /// Since when the list of nodes has been as it is.
     quiet_since: Instant,
     listening: Option<(Node, Pulse)>,
-    _heart: Arc<Heart>,
-}
-
-/// A round that has closed with this node in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Round {
-    /// The job's name.
-    pub job: String,
-    /// The round's number.
-    pub epoch: u64,
-    /// Why it was called.
-    pub cause: Cause,
-    /// How many failures came before it.
-    pub restarts: u32,
-    /// Who takes part, in the order of ranks.
-    pub nodes: Vec<Node>,
-    /// This node's place among them.
-    pub place: usize,
-}
-
-impl Round {
-    /// How many ranks there are.
-    pub fn world(&self) -> u32 {
-        self.nodes.iter().map(|node| node.slots).sum()
-    }
-
-    /// The first rank of this node; its others follow.
-    pub fn first_rank(&self) -> u32 {
-        self.nodes[..self.place].iter().map(|node| node.slots).sum()
-    }
-}
-
-/// What a node hears while its ranks run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
-    /// Nothing yet.
-    Nothing,
-    /// The next round has been called.
-    Round(Cause),
-    /// The job is over.
-    Over(Ending),
+    heart: Arc<Heart>,
 }
 
 impl Rendezvous {
@@ -84,7 +50,7 @@ impl Rendezvous {
         let store: Arc<dyn Store> = Arc::new(PrefixStore::new("rounds", store.clone()));
         let heart = Arc::new(Heart::start(store.clone(), beat_key(&me), options.liveness / 5)?);
         let quiet_since = clock_now();
-        Ok(Self { store, me, options, seen: None, quiet_since, listening: None, _heart: heart })
+        Ok(Self { store, me, options, seen: None, quiet_since, listening: None, heart })
     }
 
     /// Joins the present round, or waits for it to close, until `until` at most. `None`: not yet.
@@ -99,11 +65,12 @@ impl Rendezvous {
         }
         let (me, options) = (self.me.clone(), self.options.clone());
         if !self.is_seated() {
-            self.change(|rounds| rounds.join(&me, &options))?;
+            self.change(Deadline::never(), |rounds| rounds.join(&me, &options))?;
         }
         let until = self.step(until)?;
         if self.round().is_none() {
             self.hear(until)?;
+            self.listen_to_neighbour()?;
         }
         match self.state() {
             Some(Rounds { phase: Phase::Over(ending), .. }) => {
@@ -132,13 +99,16 @@ impl Rendezvous {
     /// # Errors
     /// When the store is gone.
     pub fn finished(&mut self, round: &Round) -> Result<()> {
-        let (id, epoch) = (self.me.id, round.epoch);
-        self.change(|rounds| {
-            if rounds.epoch == epoch {
-                rounds.finish(id);
-            }
-            Ok(())
-        })
+        self.report(round, Rounds::finish)
+    }
+
+    /// Says that a rank of this node has failed just now, and that an account will follow. Of all
+    /// who say so in one round the first counts: the others' ranks failed because of it.
+    ///
+    /// # Errors
+    /// When the store is gone.
+    pub fn failing(&mut self, round: &Round) -> Result<()> {
+        self.report(round, Rounds::claim_failure)
     }
 
     /// Says that a rank of this node failed, with an account for the others' users. Whether
@@ -147,33 +117,74 @@ impl Rendezvous {
     /// # Errors
     /// When the store is gone.
     pub fn failed(&mut self, round: &Round, account: &[u8]) -> Result<()> {
-        let (id, epoch) = (self.me.id, round.epoch);
-        self.change(|rounds| {
-            if rounds.epoch == epoch {
-                rounds.fail(id, account.to_vec());
-            }
-            Ok(())
-        })
+        self.report(round, |rounds, id| rounds.fail(id, account.to_vec()))
     }
 
-    /// Gives the seat up.
+    /// Gives the seat up, if the store answers until `until`.
     ///
     /// # Errors
-    /// When the store is gone.
-    pub fn leave(&mut self) -> Result<()> {
+    /// When it does not.
+    pub fn leave(&mut self, until: Deadline) -> Result<()> {
         if self.seen.is_none() {
             return Ok(());
         }
         let (id, node) = (self.me.id, self.me.to_string());
-        self.change(|rounds| {
+        self.change(until, |rounds| {
             rounds.lose(id, Cause::Left { node: node.clone() });
             Ok(())
         })
     }
 
+    /// Ends the job, if the store answers until `until`: for the node that holds the store and
+    /// has to go.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn close(&mut self, reason: &str, until: Deadline) -> Result<()> {
+        if self.seen.is_none() {
+            return Ok(());
+        }
+        let ending = Ending::Closed { node: self.me.to_string(), reason: reason.to_owned() };
+        self.change(until, |rounds| {
+            rounds.end(ending.clone());
+            Ok(())
+        })
+    }
+
+    /// Says that this node knows how the job ended, and needs the store no more.
+    ///
+    /// # Errors
+    /// When the store is gone.
+    pub fn depart(&self) -> Result<()> {
+        self.store.set(&departed_key(self.me.id), b"")
+    }
+
+    /// Waits for the others to depart, until `until` at most, and says whether all have: whoever
+    /// holds the store goes last.
+    ///
+    /// # Errors
+    /// When the store is gone.
+    pub fn see_off(&mut self, until: Deadline) -> Result<bool> {
+        self.hear(Deadline::now())?;
+        let Some(rounds) = self.state() else { return Ok(true) };
+        let all = rounds.seated().map(|node| node.id).chain(rounds.expected.iter().copied());
+        let others: Vec<String> = all.filter(|id| *id != self.me.id).map(departed_key).collect();
+        let others: Vec<&str> = others.iter().map(String::as_str).collect();
+        match self.store.wait(&others, until) {
+            Ok(()) => Ok(true),
+            Err(Error::Timeout { missing, .. }) if missing.count > 0 => Ok(false),
+            Err(error) => self.bear(error).map(|()| false),
+        }
+    }
+
     /// The state as this node last saw it.
     pub fn state(&self) -> Option<&Rounds> {
         self.seen.as_ref().map(|(rounds, _)| rounds)
+    }
+
+    /// Whether this node has joined the present round, or waits for the next.
+    pub fn is_seated(&self) -> bool {
+        self.state().is_some_and(|rounds| rounds.seated().any(|node| node.id == self.me.id))
     }
 
     /// Reads the state, or founds the job if this is its first node.
@@ -196,7 +207,7 @@ impl Rendezvous {
             }
             Decision::Call(cause) => {
                 let epoch = rounds.epoch;
-                self.change(|rounds| {
+                self.change(Deadline::never(), |rounds| {
                     if rounds.epoch == epoch && matches!(rounds.phase, Phase::Running { .. }) {
                         rounds.call(cause.clone());
                     }
@@ -209,7 +220,7 @@ impl Rendezvous {
 
     fn close_round(&mut self) -> Result<()> {
         let (now, quiet_since) = (clock_now(), self.quiet_since);
-        self.change(|rounds| {
+        self.change(Deadline::never(), |rounds| {
             // Somebody may have joined or closed meanwhile: what is due is decided anew.
             if rounds.decide(now, quiet_since) == Decision::Close {
                 rounds.close();
@@ -224,37 +235,52 @@ impl Rendezvous {
         match self.store.get_changed(STATE, known, until) {
             Ok(bytes) => self.see(bytes),
             Err(Error::Timeout { missing, .. }) if missing.count > 0 => Ok(()),
-            Err(other) => Err(other),
+            Err(error) => self.bear(error),
         }
     }
 
     fn listen_to_neighbour(&mut self) -> Result<()> {
-        let now = clock_now();
         let neighbour = match self.state() {
-            Some(rounds) if matches!(rounds.phase, Phase::Running { .. }) => {
-                rounds.neighbour(self.me.id).cloned()
-            }
-            _ => None,
+            None | Some(Rounds { phase: Phase::Over(_), .. }) => None,
+            Some(rounds) => rounds.neighbour(self.me.id).cloned(),
         };
         let Some(neighbour) = neighbour else { return Ok(()) };
+        let beats = match self.store.add(&beat_key(&neighbour), 0) {
+            Ok(beats) => beats,
+            Err(error) => return self.bear(error),
+        };
+        let now = clock_now();
         if self.listening.as_ref().is_none_or(|(node, _)| node.id != neighbour.id) {
-            self.listening = Some((neighbour.clone(), Pulse::new(now)));
+            let attention = self.options.liveness / 3;
+            self.listening = Some((neighbour.clone(), Pulse::new(now, attention)));
         }
-        let beats = self.store.add(&beat_key(&neighbour), 0)?;
         let Some((_, pulse)) = &mut self.listening else { return Ok(()) };
         let since = pulse.hear(now, beats);
         if since < self.options.liveness {
             return Ok(());
         }
-        self.change(|rounds| {
+        self.change(Deadline::never(), |rounds| {
             rounds.lose(neighbour.id, Cause::Silent { node: neighbour.to_string(), since });
             Ok(())
         })
     }
 
-    /// Changes the state, again and again until nobody has changed it in between.
+    /// Tells what became of this node's ranks in a round, if it is still the present one.
+    fn report(&mut self, round: &Round, what: impl Fn(&mut Rounds, NodeId)) -> Result<()> {
+        let (id, epoch) = (self.me.id, round.epoch);
+        self.change(Deadline::never(), |rounds| {
+            if rounds.epoch == epoch {
+                what(rounds, id);
+            }
+            Ok(())
+        })
+    }
+
+    /// Changes the state, again and again until nobody has changed it in between. What got no
+    /// answer before `until` may have been done all the same: trying again finds nothing to do.
     fn change(
         &mut self,
+        until: Deadline,
         mut change: impl FnMut(&mut Rounds) -> Result<(), JoinError>,
     ) -> Result<()> {
         loop {
@@ -267,11 +293,25 @@ impl Rendezvous {
                 return Ok(());
             }
             let next = encode(&next);
-            match self.store.compare_set(STATE, Some(bytes), &next)? {
-                Swap::Swapped => return self.see(next),
-                Swap::Differs(bytes) => self.see(bytes)?,
-                Swap::Missing => return Err(damaged("it has been deleted")),
+            match self.store.compare_set(STATE, Some(bytes), &next) {
+                Ok(Swap::Swapped) => return self.see(next),
+                Ok(Swap::Differs(bytes)) => self.see(bytes)?,
+                Ok(Swap::Missing) => return Err(damaged("it has been deleted")),
+                Err(error) if until.has_passed() => return Err(error),
+                Err(error) => self.bear(error)?,
             }
+        }
+    }
+
+    /// A store that does not answer may only be slow, and a cable may be mended: it is an error
+    /// once that has lasted for as long as a node may be silent.
+    fn bear(&self, error: Error) -> Result<()> {
+        let waited = self.heart.silence_of_store();
+        let patient = waited < self.options.liveness;
+        match error {
+            Error::Timeout { .. } | Error::Unreachable { .. } if patient => Ok(()),
+            Error::Timeout { verb, missing, .. } => Err(Error::Timeout { verb, waited, missing }),
+            other => Err(other),
         }
     }
 
@@ -285,13 +325,6 @@ impl Rendezvous {
         }
         self.seen = Some((rounds, bytes));
         Ok(())
-    }
-
-    /// Whether this node has joined the present round, or waits for the next.
-    fn is_seated(&self) -> bool {
-        self.state().is_some_and(|rounds| {
-            rounds.nodes.iter().chain(&rounds.waiting).any(|node| node.id == self.me.id)
-        })
     }
 
     /// The present round, if it runs and this node is in it.
@@ -318,41 +351,12 @@ impl Rendezvous {
     }
 }
 
-/// Beats in a thread of its own: adds to a count in the store until it is dropped.
-#[derive(Debug)]
-struct Heart {
-    stop: Option<mpsc::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Heart {
-    fn start(store: Arc<dyn Store>, key: String, every: Duration) -> Result<Self> {
-        let (stop, stopped) = mpsc::channel::<()>();
-        let beat = move || {
-            // A store that is gone is noticed, and told, by whoever watches.
-            while store.add(&key, 1).is_ok()
-                && stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout)
-            {}
-        };
-        let thread = std::thread::Builder::new()
-            .name("consort-heart".to_owned())
-            .spawn(beat)
-            .map_err(|source| Error::System { doing: "starting the heart's thread", source })?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
-    }
-}
-
-impl Drop for Heart {
-    fn drop(&mut self) {
-        self.stop.take();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
 fn beat_key(node: &Node) -> String {
     format!("beat/{}", node.id)
+}
+
+fn departed_key(id: NodeId) -> String {
+    format!("departed/{id}")
 }
 
 fn encode(rounds: &Rounds) -> Vec<u8> {

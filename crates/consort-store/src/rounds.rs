@@ -14,12 +14,14 @@
 //! The whole state is one value in the store, and every step replaces it only if nobody else has
 //! meanwhile, so nodes need no leader: whoever notices first that something is due does it.
 
-use std::fmt;
+mod ending;
+
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
 use crate::member::{Node, NodeId};
+pub use ending::{Cause, Ending};
 
 /// What all nodes of a job must have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,67 +68,15 @@ pub struct Rounds {
 pub enum Phase {
     /// Nodes join.
     Gathering,
-    /// Ranks run; these nodes' ranks have all ended well.
+    /// Ranks run.
     Running {
-        /// Who has finished.
+        /// Whose ranks have all ended well.
         finished: Vec<NodeId>,
+        /// Who was the first to have a rank that failed, and is about to give its account.
+        failing: Option<NodeId>,
     },
     /// There will be no further round.
     Over(Ending),
-}
-
-/// How a job ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Ending {
-    /// Every rank ended well.
-    Finished,
-    /// A rank failed and no restarts were left: the launcher's own account of it.
-    Failed(#[serde(with = "serde_bytes")] Vec<u8>),
-    /// Too few nodes were left and no restarts either.
-    TooFew(Cause),
-}
-
-/// Why a round was called. Nodes are named as they are shown: host and address.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Cause {
-    /// The job began.
-    First,
-    /// A rank failed on this node.
-    Failed {
-        /// The node.
-        node: String,
-    },
-    /// A node came while a round was running.
-    Came {
-        /// The node.
-        node: String,
-    },
-    /// A node went, and said so.
-    Left {
-        /// The node.
-        node: String,
-    },
-    /// A node has not been heard of.
-    Silent {
-        /// The node.
-        node: String,
-        /// For how long.
-        since: Duration,
-    },
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::First => f.write_str("the job began"),
-            Self::Failed { node } => write!(f, "a rank failed on {node}"),
-            Self::Came { node } => write!(f, "{node} came"),
-            Self::Left { node } => write!(f, "{node} left"),
-            Self::Silent { node, since } => {
-                write!(f, "{node} has not been heard of for {since:.1?}")
-            }
-        }
-    }
 }
 
 /// Why a node cannot join.
@@ -188,6 +138,7 @@ impl Rounds {
     pub fn decide(&self, now: Instant, quiet_since: Instant) -> Decision {
         match self.phase {
             Phase::Gathering => self.decide_gathering(now, quiet_since),
+            Phase::Running { failing: Some(_), .. } => Decision::Wait(None),
             Phase::Running { .. } => match self.waiting.first() {
                 Some(node) if self.nodes.len() < self.options.max as usize => {
                     Decision::Call(Cause::Came { node: node.to_string() })
@@ -207,15 +158,14 @@ impl Rounds {
             return Err(JoinError::Over(ending.clone()));
         }
         self.compare(options)?;
-        let known = self.nodes.iter().chain(&self.waiting);
-        if known.clone().any(|other| other.id == node.id) {
+        if self.seated().any(|other| other.id == node.id) {
             return Ok(());
         }
         if let Some(rank) = node.rank {
             if rank >= self.options.max {
                 return Err(JoinError::NoSuchRank { rank, max: self.options.max });
             }
-            if let Some(other) = known.clone().find(|other| other.rank == Some(rank)) {
+            if let Some(other) = self.seated().find(|other| other.rank == Some(rank)) {
                 return Err(JoinError::RankTaken { rank, by: other.to_string() });
             }
         }
@@ -233,7 +183,7 @@ impl Rounds {
         self.nodes.sort_by_key(|node| !expected.contains(&node.id));
         self.waiting = self.nodes.split_off(self.nodes.len().min(self.options.max as usize));
         self.nodes.sort_by(|a, b| order(a).cmp(&order(b)));
-        self.phase = Phase::Running { finished: Vec::new() };
+        self.phase = Phase::Running { finished: Vec::new(), failing: None };
     }
 
     /// Starts the next round. Who was in the last one has to join again; who waited has joined.
@@ -245,10 +195,21 @@ impl Rounds {
         self.nodes = std::mem::take(&mut self.waiting);
     }
 
+    /// A rank of this node failed, and its account will follow. When ranks of other nodes fail in
+    /// turn, because their connections to it broke, it is this one that counts.
+    pub fn claim_failure(&mut self, id: NodeId) {
+        if self.running(id).is_some()
+            && let Phase::Running { failing, .. } = &mut self.phase
+        {
+            failing.get_or_insert(id);
+        }
+    }
+
     /// A rank of this node failed; `account` says how. The next round if restarts are left, else
     /// the end.
     pub fn fail(&mut self, id: NodeId, account: Vec<u8>) {
-        let Some(node) = self.running(id) else { return };
+        self.claim_failure(id);
+        let Some(node) = self.running(id).filter(|_| self.failing() == Some(id)) else { return };
         let cause = Cause::Failed { node: node.to_string() };
         if self.restarts < self.options.max_restarts {
             self.restarts += 1;
@@ -263,7 +224,7 @@ impl Rounds {
         if self.running(id).is_none() {
             return;
         }
-        if let Phase::Running { finished } = &mut self.phase {
+        if let Phase::Running { finished, .. } = &mut self.phase {
             if !finished.contains(&id) {
                 finished.push(id);
             }
@@ -294,11 +255,25 @@ impl Rounds {
         }
     }
 
-    /// The neighbour whose heart this node listens to: the one before it, round the circle.
+    /// There is no further round, whatever happens.
+    pub fn end(&mut self, ending: Ending) {
+        if !matches!(self.phase, Phase::Over(_)) {
+            self.phase = Phase::Over(ending);
+        }
+    }
+
+    /// The neighbour whose heart this node listens to: the one before it, round the circle of all
+    /// who take part, have joined or wait.
     pub fn neighbour(&self, id: NodeId) -> Option<&Node> {
-        let place = self.nodes.iter().position(|node| node.id == id)?;
-        let before = (place + self.nodes.len() - 1) % self.nodes.len();
-        self.nodes.get(before).filter(|node| node.id != id)
+        let circle: Vec<&Node> = self.seated().collect();
+        let place = circle.iter().position(|node| node.id == id)?;
+        let before = (place + circle.len() - 1) % circle.len();
+        Some(circle[before]).filter(|node| node.id != id)
+    }
+
+    /// Everyone who takes part, has joined or waits.
+    pub fn seated(&self) -> impl Iterator<Item = &Node> + Clone {
+        self.nodes.iter().chain(&self.waiting)
     }
 
     fn decide_gathering(&self, now: Instant, quiet_since: Instant) -> Decision {
@@ -335,6 +310,13 @@ impl Rounds {
         match differing.is_empty() {
             true => Ok(()),
             false => Err(JoinError::Differs(differing.join("; "))),
+        }
+    }
+
+    fn failing(&self) -> Option<NodeId> {
+        match self.phase {
+            Phase::Running { failing, .. } => failing,
+            _ => None,
         }
     }
 

@@ -6,23 +6,19 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use consort_store::{
-    Cause, Deadline, Ending, Error as StoreError, News, Node, NodeId, Rendezvous, Round,
-    RoundOptions,
-};
+use consort_store::{Deadline, Ending, News, Node, NodeId, Rendezvous, Round, RoundOptions};
 
-use super::attempt::{AttemptOutcome, run_attempt};
+use super::attempt::{AttemptOutcome, FirstWord, run_attempt};
+use super::conclusion::{End, interrupted, say_next_round};
 use super::error::RunError;
 use super::event::{Event, Inbox};
 use super::gathering::{Gathered, gather};
 use super::job::Job;
-use super::notice::{notice, report};
 use super::placement::Placement;
 use super::port::ReservedPort;
 use super::report::Failure;
 use super::settings::Settings;
-use super::signals::{self, asks_to_end};
-use super::status::exit_code_of_signal;
+use super::signals::{self, asked_by, asks_to_end};
 use super::venue::{Arrival, Venue};
 
 /// Runs the job. Ranks live and die with the calling thread, which has to be the main one.
@@ -38,18 +34,20 @@ pub(crate) fn run(job: &Job) -> Result<ExitCode, RunError> {
         .map_err(|error| RunError::System { doing: "find a free port", error })?;
     let mut seat =
         Rendezvous::new(&venue.store, node(job, &venue, &port)?, round_options(&job.settings))?;
-    let end = rounds(job, &venue, &mut seat, &mut inbox)?;
-    let nodes = seat.state().map_or(1, |state| state.nodes.len());
-    venue.leave(nodes);
-    Ok(conclude(end))
-}
-
-/// How the job ended for this launcher.
-enum End {
-    /// As it did for all.
-    Over(Ending, Option<Box<Failure>>),
-    /// A signal asked this launcher to end.
-    Interrupted(i32),
+    match rounds(job, &venue, &mut seat, &mut inbox) {
+        Ok(end) => {
+            let code = end.conclude();
+            part(&mut seat, &venue, &mut inbox);
+            Ok(code)
+        }
+        // Nobody can be told.
+        Err(error @ RunError::Store(_)) => Err(error.at(&venue.url)),
+        Err(error) => {
+            withdraw(&mut seat, &venue, &error.to_string());
+            part(&mut seat, &venue, &mut inbox);
+            Err(error)
+        }
+    }
 }
 
 fn rounds(
@@ -63,13 +61,18 @@ fn rounds(
         let round = match gather(&job.settings, &name, seat, inbox)? {
             Gathered::Round(round) => round,
             Gathered::Over(ending) => return Ok(End::Over(ending, None)),
-            Gathered::Interrupted(signal) => return leave(seat, signal),
+            Gathered::Interrupted(signal) => return Ok(leave(seat, venue, signal)),
         };
         watch(seat, &round, inbox)?;
         let place = Placement::of(&round, venue);
         let mut store_lost = None;
-        let outcome = run_attempt(job, &place, inbox, |failure| {
-            store_lost = seat.failed(&round, &account(failure)).err();
+        let outcome = run_attempt(job, &place, inbox, |word| {
+            let told = match word {
+                FirstWord::Failing => seat.failing(&round),
+                FirstWord::Failed(failure) => seat.failed(&round, &account(failure)),
+                FirstWord::Leaving(why) => return withdraw(seat, venue, why),
+            };
+            store_lost = store_lost.take().or(told.err());
         })?;
         if let Some(error) = store_lost {
             return Err(error.into());
@@ -85,7 +88,7 @@ fn rounds(
         };
         match news {
             Heard::Signal(signal) => {
-                let end = leave(seat, signal)?;
+                let end = leave(seat, venue, signal);
                 // A failure is not forgotten because somebody did not wait for the restart.
                 return Ok(own.map_or(end, |own| End::Over(Ending::Failed(Vec::new()), Some(own))));
             }
@@ -132,54 +135,37 @@ fn next_news(round: &Round, inbox: &mut Inbox) -> Result<Heard, RunError> {
     }
 }
 
-fn leave(seat: &mut Rendezvous, signal: i32) -> Result<End, RunError> {
-    match seat.leave() {
-        // We are going anyway; that the others are gone already changes nothing.
-        Ok(()) | Err(StoreError::Lost { .. }) => Ok(End::Interrupted(signal)),
-        Err(other) => Err(other.into()),
+fn leave(seat: &mut Rendezvous, venue: &Venue, signal: i32) -> End {
+    withdraw(seat, venue, &asked_by(signal));
+    End::Interrupted(signal)
+}
+
+/// Tells the others that this host goes, if they can be reached. Nobody can go on without the one
+/// that holds the store.
+fn withdraw(seat: &mut Rendezvous, venue: &Venue, why: &str) {
+    let until = Deadline::after(FAREWELL);
+    let told = if venue.holds_store() { seat.close(why, until) } else { seat.leave(until) };
+    if let Err(error) = told {
+        tracing::info!(%error, "the other hosts do not know that this one goes");
     }
 }
 
-fn conclude(end: End) -> ExitCode {
-    match end {
-        End::Interrupted(signal) => interrupted(signal),
-        End::Over(Ending::Finished, _) => ExitCode::SUCCESS,
-        End::Over(Ending::Failed(account), own) => {
-            let told: Option<Failure> = serde_json::from_slice(&account).ok();
-            // This host's own account of the same failure says more: what became of the others.
-            let own = own.filter(|own| told.as_ref().is_none_or(|told| told.rank == own.rank));
-            let Some(failure) = own.map(|own| *own).or(told) else {
-                notice("a rank failed on another host, whose account cannot be read here");
-                return ExitCode::FAILURE;
-            };
-            report(&failure);
-            ExitCode::from(failure.status.exit_code())
-        }
-        End::Over(Ending::TooFew(cause), _) => {
-            notice(format_args!("{cause}, and too few hosts are left to go on"));
-            ExitCode::FAILURE
-        }
+/// The last thing. Whoever holds the store goes last, so that the others hear how the job ended;
+/// but it does not wait long for launchers that may have died.
+fn part(seat: &mut Rendezvous, venue: &Venue, inbox: &mut Inbox) {
+    if seat.depart().is_err() || !venue.holds_store() {
+        return;
     }
-}
-
-fn say_next_round(cause: &Cause, own: Option<&Failure>, round: &Round, job: &Job) {
-    match own {
-        Some(Failure { rank, status, .. }) => {
-            let (count, most) = (round.restarts + 1, job.settings.max_restarts);
-            notice(format_args!(
-                "rank {rank} failed: {status}; starting again ({count} of {most})"
-            ));
+    let until = Deadline::after(LINGER);
+    while !until.has_passed() && !inbox.take_signal().is_some_and(asks_to_end) {
+        if seat.see_off(Deadline::after(STEP)).unwrap_or(true) {
+            return;
         }
-        None => notice(format_args!("{cause}; starting again")),
     }
 }
 
 fn account(failure: &Failure) -> Vec<u8> {
     serde_json::to_vec(failure).expect("a failure can be written down")
-}
-
-fn interrupted(signal: i32) -> ExitCode {
-    ExitCode::from(exit_code_of_signal(signal))
 }
 
 fn node(job: &Job, venue: &Venue, port: &ReservedPort) -> Result<Node, RunError> {
@@ -214,3 +200,9 @@ fn new_job_name() -> Result<String, RunError> {
 }
 
 const LIVENESS: Duration = Duration::from_secs(10);
+/// How long telling the others that this host goes may take.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// How long whoever holds the store waits for the others to hear of the end.
+const LINGER: Duration = Duration::from_secs(5);
+/// How long one look at who has gone may keep a signal waiting.
+const STEP: Duration = Duration::from_millis(200);

@@ -15,7 +15,7 @@ use super::notice::notice;
 use super::output::Output;
 use super::placement::Placement;
 use super::report::{Failure, Others, reason_in};
-use super::signals::asks_to_end;
+use super::signals::{asked_by, asks_to_end};
 
 /// How an attempt went.
 #[derive(Debug)]
@@ -30,10 +30,19 @@ pub(crate) enum AttemptOutcome {
     Called(News),
 }
 
+/// What the other hosts have to know before the ranks of this one are ended, since theirs may fail
+/// in turn.
+#[derive(Debug)]
+pub(crate) enum FirstWord<'a> {
+    /// A rank has failed; how follows.
+    Failing,
+    /// This is how, but for what will become of this host's other ranks.
+    Failed(&'a Failure),
+    /// This host goes.
+    Leaving(&'a str),
+}
+
 /// Starts the ranks of this host, watches them, and ends all when one fails.
-///
-/// `first_word` hears of a failure at once, before the other ranks are ended and fail in turn on
-/// other hosts; what it hears says nothing about the others yet.
 ///
 /// Whatever the outcome, no process of this attempt is left and all its output is passed on.
 /// Events that are for others stay in the inbox; so does a signal that came after the failure.
@@ -41,18 +50,25 @@ pub(crate) fn run_attempt(
     job: &Job,
     place: &Placement,
     inbox: &mut Inbox,
-    mut first_word: impl FnMut(&Failure),
+    mut tell: impl FnMut(FirstWord<'_>),
 ) -> Result<AttemptOutcome, RunError> {
     let mut output = open_output(job, place)?;
     let mut crew = Crew::start(job, place, &mut output, inbox)?;
     tracing::info!(job = place.job, epoch = place.epoch, world = place.world, "ranks started");
     let verdict = supervise(&mut crew, place.epoch, inbox);
-    if let Verdict::Failed(local_rank, exit) = verdict {
-        if place.nodes > 1 {
-            // What the rank wrote last is still on its way, and other hosts' users want to see it.
-            thread::sleep(LAST_WORDS);
+    match &verdict {
+        Verdict::Failed(local_rank, exit) => {
+            if place.nodes > 1 {
+                tell(FirstWord::Failing);
+                // What it wrote last is still on its way, and other hosts' users want to see it.
+                thread::sleep(LAST_WORDS);
+            }
+            let failure = failure(job, place, &output, crew.began(), *local_rank, *exit);
+            tell(FirstWord::Failed(&failure));
         }
-        first_word(&failure(job, place, &output, crew.began(), local_rank, exit));
+        Verdict::Signalled(signal) => tell(FirstWord::Leaving(&asked_by(*signal))),
+        Verdict::OutputClosed(_) => tell(FirstWord::Leaving("its output cannot be written")),
+        Verdict::AllDone | Verdict::Called(_) | Verdict::StoreLost(_) => {}
     }
     let end = crew.end(verdict.signal(), job.settings.grace, inbox);
     let written = output.finish(verdict.patience(), inbox);

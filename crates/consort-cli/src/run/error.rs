@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use consort_store::Error as StoreError;
 use rustix::io::Errno;
 
 /// The launcher could not start or watch its ranks. (A rank that fails is not one of these.)
@@ -29,7 +30,19 @@ pub(crate) enum RunError {
 
     /// The store, its secret or the meeting failed.
     #[error(transparent)]
-    Store(#[from] consort_store::Error),
+    Store(#[from] StoreError),
+
+    /// The store has not answered for longer than a host may be silent.
+    #[error(
+        "lost the store at {url}: it has not answered for {since:.1?}; the host that holds it, or \
+         the network to it, is gone"
+    )]
+    StoreSilent {
+        /// Where it was.
+        url: String,
+        /// Since when.
+        since: Duration,
+    },
 
     /// No network interface could be chosen.
     #[error(transparent)]
@@ -72,6 +85,18 @@ pub(crate) enum RunError {
         /// What the system said.
         error: io::Error,
     },
+}
+
+impl RunError {
+    /// The error, of a job that meets at `url`.
+    pub(crate) fn at(self, url: &str) -> Self {
+        match self {
+            Self::Store(StoreError::Timeout { waited, missing, .. }) if missing.count == 0 => {
+                Self::StoreSilent { url: url.to_owned(), since: waited }
+            }
+            other => other,
+        }
+    }
 }
 
 /// What to do about the limits that a large number of ranks runs into.

@@ -34,17 +34,19 @@ pub(crate) fn gather(
         if let Some(signal) = inbox.take_signal().filter(|signal| asks_to_end(*signal)) {
             return Ok(Gathered::Interrupted(signal));
         }
+        let is_new = seat.state().is_none();
         match seat.join(job, Deadline::after(STEP)) {
             Ok(Some(round)) => return Ok(Gathered::Round(round)),
             Ok(None) => {}
-            Err(StoreError::Join(JoinError::Over(ending))) => return Ok(Gathered::Over(ending)),
+            // Who comes only then has missed the job, however well it ended.
+            Err(StoreError::Join(JoinError::Over(ending))) if !is_new || seat.is_seated() => {
+                return Ok(Gathered::Over(ending));
+            }
             Err(other) => return Err(other.into()),
         }
         news.say(settings, seat);
         if started.elapsed() > settings.join_timeout && !is_spare(seat) {
-            let too_few = too_few(settings, seat, started.elapsed());
-            seat.leave()?;
-            return Err(too_few);
+            return Err(too_few(settings, seat, started.elapsed()));
         }
     }
 }

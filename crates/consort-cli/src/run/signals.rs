@@ -9,10 +9,16 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
 use super::event::Event;
+use super::status::signal_name;
 
 /// Whether a signal asks the job to end. The others are only passed on to the ranks.
 pub(crate) fn asks_to_end(signal: i32) -> bool {
     matches!(signal, SIGINT | SIGTERM | SIGHUP | SIGQUIT)
+}
+
+/// Why a launcher goes that such a signal has reached, in words.
+pub(crate) fn asked_by(signal: i32) -> String {
+    format!("it was asked to end by {}", signal_name(signal))
 }
 
 /// Turns signals to this process into events from now on.

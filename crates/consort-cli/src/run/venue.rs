@@ -2,9 +2,11 @@
 
 use std::env;
 use std::io;
+use std::mem;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use consort_store::{
@@ -55,17 +57,9 @@ impl Venue {
         }
     }
 
-    /// Leaves. Whoever holds the store goes last, so that the others hear how the job ended; but
-    /// it does not wait long for launchers that may have died.
-    pub(crate) fn leave(self, nodes: usize) {
-        let Ok(mut left) = self.store.add(LEFT, 1) else { return };
-        let until = Deadline::after(LINGER);
-        while self.server.is_some() && left < nodes as i64 {
-            match self.store.get_changed(LEFT, left.to_string().as_bytes(), until) {
-                Ok(_) => left = self.store.add(LEFT, 0).unwrap_or(i64::MAX),
-                Err(_) => return,
-            }
-        }
+    /// Whether the store ends with this launcher.
+    pub(crate) fn holds_store(&self) -> bool {
+        self.server.is_some()
     }
 
     /// A job that has this host to itself: nobody outside can even connect.
@@ -100,7 +94,10 @@ impl Venue {
 
     fn over_tcp(job: &Job, host: &str, port: u16, inbox: &mut Inbox) -> Result<Arrival, RunError> {
         let listener = listen(host, port)?;
-        let secret = shared_secret(&job.settings, listener.is_some(), host)?;
+        let secret = match shared_secret(&job.settings, listener.is_some(), host, inbox)? {
+            Ok(secret) => secret,
+            Err(signal) => return Ok(Arrival::Interrupted(signal)),
+        };
         let server = match listener {
             Some(listener) => Some(Server::from_listener(listener, &secret)?),
             None => None,
@@ -153,7 +150,7 @@ fn connect(
         match TcpStore::dial(dial.clone(), until.min(Deadline::after(ATTEMPT))) {
             Ok(store) => return Ok(Ok(store)),
             Err(StoreError::Unreachable { reason, .. }) if !until.has_passed() => {
-                if !std::mem::replace(&mut told, true) {
+                if !mem::replace(&mut told, true) {
                     notice(format_args!("waiting for the host that holds the meeting: {reason}"));
                 }
             }
@@ -181,23 +178,41 @@ fn is_elsewhere(error: &io::Error) -> bool {
 }
 
 /// The secret in the file that was given. The host that holds the meeting makes one if the file
-/// is not there yet.
-fn shared_secret(settings: &Settings, holds: bool, holder: &str) -> Result<Secret, RunError> {
-    match &settings.secret_file {
-        None => Ok(Secret::generate()?),
-        Some(path) if path.exists() => Ok(Secret::from_file(path)?),
-        Some(path) if holds => {
-            let secret = Secret::generate()?;
-            secret.write_new(path)?;
-            let path = path.display();
-            notice(format_args!(
-                "made the job's secret: copy {path} to the other hosts and give it there, too, \
-                 with --secret-file"
-            ));
-            Ok(secret)
-        }
-        Some(path) => Err(RunError::NoSecret { path: path.clone(), holder: holder.to_owned() }),
+/// is not there yet; the others wait for somebody to bring it, or for a signal.
+fn shared_secret(
+    settings: &Settings,
+    holds: bool,
+    holder: &str,
+    inbox: &mut Inbox,
+) -> Result<Result<Secret, i32>, RunError> {
+    let Some(path) = &settings.secret_file else { return Ok(Ok(Secret::generate()?)) };
+    if holds && !path.exists() {
+        let secret = Secret::generate()?;
+        secret.write_new(path)?;
+        let path = path.display();
+        notice(format_args!(
+            "made the job's secret: copy {path} to the other hosts and give it there, too, \
+             with --secret-file"
+        ));
+        return Ok(Ok(secret));
     }
+    let until = Deadline::after(settings.join_timeout);
+    let missing = || RunError::NoSecret { path: path.clone(), holder: holder.to_owned() };
+    let mut told = false;
+    // On a file system that the hosts share, it may have been made but not written yet.
+    while !path.metadata().is_ok_and(|about| about.len() > 0) {
+        if !mem::replace(&mut told, true) {
+            notice(format_args!("{}; waiting for it", missing()));
+        }
+        if let Some(signal) = inbox.take_signal().filter(|signal| asks_to_end(*signal)) {
+            return Ok(Err(signal));
+        }
+        if until.has_passed() {
+            return Err(missing());
+        }
+        thread::sleep(LOOK_AGAIN);
+    }
+    Ok(Ok(Secret::from_file(path)?))
 }
 
 /// An address of this host that others may reach, where the place does not tell which.
@@ -215,9 +230,8 @@ fn some_address() -> Result<IpAddr, RunError> {
 
 const INTERFACE: &str = "CONSORT_INTERFACE";
 const SECRET: &str = "secret";
-const LEFT: &str = "left";
-const LINGER: Duration = Duration::from_secs(5);
-/// How long the store may take to answer before the launcher gives it up.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the store may take to answer before it is asked again.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// How long one attempt to connect may keep a signal waiting.
 const ATTEMPT: Duration = Duration::from_millis(300);
+const LOOK_AGAIN: Duration = Duration::from_millis(100);

@@ -199,6 +199,56 @@ fn the_last_failure_ends_the_job_with_its_account() {
 }
 
 #[test]
+fn of_several_nodes_that_fail_the_first_to_say_so_gives_the_account() {
+    let mut job = Job::new(2, 2, 0);
+    job.join(0, 1);
+    job.join(0, 2);
+    job.tick(0);
+    job.rounds.claim_failure(NodeId::new(2));
+    job.rounds.claim_failure(NodeId::new(1));
+    job.rounds.fail(NodeId::new(1), b"in turn".to_vec());
+    assert!(matches!(job.rounds.phase, Phase::Running { .. }), "{:?}", job.rounds.phase);
+    job.rounds.fail(NodeId::new(2), b"first".to_vec());
+    assert_eq!(job.rounds.phase, Phase::Over(Ending::Failed(b"first".to_vec())));
+}
+
+#[test]
+fn a_failure_is_not_forgotten_because_somebody_comes() {
+    let mut job = Job::new(1, 2, 0);
+    job.join(0, 1);
+    job.tick(3);
+    job.rounds.claim_failure(NodeId::new(1));
+    job.join(4, 2);
+    assert_eq!(job.tick(4), Decision::Wait(None));
+    job.rounds.fail(NodeId::new(1), b"account".to_vec());
+    assert_eq!(job.rounds.phase, Phase::Over(Ending::Failed(b"account".to_vec())));
+}
+
+#[test]
+fn a_node_that_dies_before_its_account_is_lost_like_any_other() {
+    let mut job = Job::new(1, 2, 0);
+    job.join(0, 1);
+    job.join(0, 2);
+    job.tick(0);
+    job.rounds.claim_failure(NodeId::new(2));
+    job.rounds.lose(NodeId::new(2), Cause::Left { node: String::new() });
+    job.join(1, 1);
+    job.tick(1);
+    assert_eq!(job.members(), [1]);
+}
+
+#[test]
+fn an_ending_is_the_last_word() {
+    let mut job = Job::new(1, 2, 5);
+    job.join(0, 1);
+    let closed = Ending::Closed { node: "host1".to_owned(), reason: "because".to_owned() };
+    job.rounds.end(closed.clone());
+    job.rounds.end(Ending::Finished);
+    job.rounds.lose(NodeId::new(1), Cause::Left { node: String::new() });
+    assert_eq!(job.rounds.phase, Phase::Over(closed));
+}
+
+#[test]
 fn a_report_from_a_past_round_is_not_heard() {
     let mut job = Job::new(1, 1, 5);
     job.join(0, 1);
@@ -255,9 +305,12 @@ fn everyone_listens_to_one_neighbour_and_is_listened_to_by_one() {
         job.join(0, id);
     }
     job.tick(0);
-    let heard: Vec<u64> =
-        (1..5).map(|id| job.rounds.neighbour(NodeId::new(id)).unwrap().id.0).collect();
-    assert_eq!(heard, [4, 1, 2, 3]);
+    let heard = |job: &Job, count: u64| -> Vec<u64> {
+        (1..=count).map(|id| job.rounds.neighbour(NodeId::new(id)).unwrap().id.0).collect()
+    };
+    assert_eq!(heard(&job, 4), [4, 1, 2, 3]);
+    job.join(1, 5);
+    assert_eq!(heard(&job, 5), [5, 1, 2, 3, 4], "who waits is heard, too");
     let mut alone = Job::new(1, 1, 0);
     alone.join(0, 1);
     alone.tick(0);
@@ -270,7 +323,7 @@ proptest! {
     #[test]
     fn no_order_of_events_breaks_a_round(
         min in 1_u32..4, more in 0_u32..3, restarts in 0_u32..3,
-        events in prop::collection::vec((0_u8..6, 1_u64..7), 0..60),
+        events in prop::collection::vec((0_u8..7, 1_u64..7), 0..60),
     ) {
         let mut job = Job::new(min, min + more, restarts);
         let mut epoch = 0;
@@ -280,7 +333,8 @@ proptest! {
                 0 | 1 => drop(job.rounds.join(&node(id), &options)),
                 2 => job.rounds.fail(NodeId::new(id), Vec::new()),
                 3 => job.rounds.finish(NodeId::new(id)),
-                4 => job.rounds.lose(NodeId::new(id), Cause::Left { node: String::new() }),
+                4 => job.rounds.claim_failure(NodeId::new(id)),
+                5 => job.rounds.lose(NodeId::new(id), Cause::Left { node: String::new() }),
                 _ => drop(job.tick(second * 10)),
             }
             let rounds = &job.rounds;

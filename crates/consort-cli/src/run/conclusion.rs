@@ -1,0 +1,81 @@
+//! What the launcher says between rounds and at the end, and the exit code it ends with.
+
+use std::process::ExitCode;
+
+use consort_store::{Cause, Ending, Round};
+
+use super::job::Job;
+use super::notice::{notice, report};
+use super::report::Failure;
+use super::status::exit_code_of_signal;
+
+/// How the job ended for this launcher.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// As it did for all; and the failure of a rank of this host, if one failed.
+    Over(Ending, Option<Box<Failure>>),
+    /// A signal asked this launcher to end.
+    Interrupted(i32),
+}
+
+impl End {
+    /// Says what the user has to know, and gives the launcher's exit code.
+    pub(crate) fn conclude(self) -> ExitCode {
+        match self {
+            Self::Interrupted(signal) => interrupted(signal),
+            Self::Over(Ending::Finished, _) => ExitCode::SUCCESS,
+            Self::Over(Ending::Failed(account), own) => failed(&account, own.map(|own| *own)),
+            Self::Over(Ending::TooFew(cause), _) => {
+                notice(format_args!("{cause}, and too few hosts are left to go on"));
+                ExitCode::FAILURE
+            }
+            Self::Over(Ending::Closed { node, reason }, _) => {
+                let holder = format_args!("{node}, which holds the meeting");
+                notice(format_args!("{holder}, has ended the job: {reason}"));
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+/// The exit code after a signal.
+pub(crate) fn interrupted(signal: i32) -> ExitCode {
+    ExitCode::from(exit_code_of_signal(signal))
+}
+
+/// Says why the ranks start again.
+pub(crate) fn say_next_round(cause: &Cause, own: Option<&Failure>, round: &Round, job: &Job) {
+    let here = round.nodes[round.place].to_string();
+    match (cause, own) {
+        // Another host's rank may have gone first, and this one's because of it.
+        (Cause::Failed { node }, Some(Failure { rank, status, .. })) if *node == here => {
+            let (count, most) = (round.restarts + 1, job.settings.max_restarts);
+            let again = format_args!("starting again ({count} of {most})");
+            notice(format_args!("rank {rank} failed: {status}; {again}"));
+        }
+        _ => notice(format_args!("{cause}; starting again")),
+    }
+}
+
+/// Reports the failure that all hosts know of. This host's own account says more if it is of the
+/// same failure: what became of its other ranks. Another one came later, and is only mentioned.
+fn failed(account: &[u8], own: Option<Failure>) -> ExitCode {
+    let first = match (serde_json::from_slice::<Failure>(account).ok(), own) {
+        (Some(told), Some(own)) if told.rank != own.rank => {
+            report(&told);
+            notice(format_args!("rank {} of this host failed after it: {}", own.rank, own.status));
+            return ExitCode::from(told.status.exit_code());
+        }
+        (told, own) => own.or(told),
+    };
+    match first {
+        Some(failure) => {
+            report(&failure);
+            ExitCode::from(failure.status.exit_code())
+        }
+        None => {
+            notice("a rank failed on another host, whose account cannot be read here");
+            ExitCode::FAILURE
+        }
+    }
+}
