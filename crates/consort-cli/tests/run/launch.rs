@@ -1,5 +1,6 @@
 //! A launcher under test, with everything it starts.
 
+use std::env;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
@@ -52,6 +53,7 @@ impl Launch {
         let mut process = command
             .current_dir(directory.path())
             .env(MARKER, directory.path())
+            .env_remove(RUNNERS_OWN)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -84,10 +86,17 @@ impl Launch {
 
     /// Waits until the ranks have written `count` lines that contain `text`.
     pub(crate) fn await_lines(&self, count: usize, text: &str) {
-        wait_until(&format!("{count} lines with {text:?}"), || {
-            let lines = self.stdout.text();
-            (lines.lines().filter(|line| line.contains(text)).count() >= count).then_some(())
-        });
+        self.stdout.await_lines(count, text);
+    }
+
+    /// Waits until the launcher has said something that contains `text`.
+    pub(crate) fn await_notice(&self, text: &str) {
+        self.await_notices(1, text);
+    }
+
+    /// The same, several times.
+    pub(crate) fn await_notices(&self, count: usize, text: &str) {
+        self.stderr.await_lines(count, text);
     }
 
     /// Every living process of this launch, the launcher among them.
@@ -106,6 +115,15 @@ impl Launch {
     /// Waits until no process of this launch is left.
     pub(crate) fn await_nothing_left(&self) {
         wait_until("every process to be gone", || self.processes().is_empty().then_some(()));
+    }
+
+    /// Its processes that run the program of this name.
+    pub(crate) fn processes_called(&self, name: &str) -> Vec<Pid> {
+        let is_called = |pid: &Pid| {
+            let found = fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_pid()));
+            found.is_ok_and(|found| found.trim_end() == name)
+        };
+        self.processes().into_iter().filter(is_called).collect()
     }
 
     /// Waits for the launcher's end, and wants nothing of the job to be left at that moment.
@@ -131,7 +149,15 @@ impl Drop for Launch {
         for process in self.processes() {
             let _ = kill_process(process, Signal::KILL);
         }
+        if thread::panicking() {
+            eprintln!("{}{}", self.stdout.text(), self.stderr.text());
+        }
     }
+}
+
+/// Whether this process is a part of a launch.
+pub(crate) fn is_launched() -> bool {
+    env::var_os(MARKER).is_some()
 }
 
 /// Calls `condition` until it gives something, for a minute at most.
@@ -171,6 +197,14 @@ impl Collected {
         Self { bytes, reader: Some(reader) }
     }
 
+    fn await_lines(&self, count: usize, text: &str) {
+        let enough = || {
+            let lines = self.text();
+            (lines.lines().filter(|line| line.contains(text)).count() >= count).then_some(())
+        };
+        wait_until(&format!("{count} lines with {text:?}"), enough);
+    }
+
     fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes.lock().unwrap()).into_owned()
     }
@@ -183,4 +217,7 @@ impl Collected {
     }
 }
 
-const MARKER: &str = "CONSORT_TEST_DIRECTORY";
+/// Not one of the variables that begin with `CONSORT_`: programs that meet refuse those they do not
+/// know, and so the test runner's own are taken away, too.
+const MARKER: &str = "TEST_DIRECTORY";
+const RUNNERS_OWN: &str = "CONSORT_SKIPPED";

@@ -3,9 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, and so do its parts")]
 
 mod cleanup;
+mod cluster;
 mod failures;
 mod launch;
+mod nodes;
 mod output;
+mod program;
 mod ranks;
 mod secret;
 mod signals;

@@ -1,0 +1,10 @@
+//! `consort run` on several hosts.
+
+mod failures;
+mod losses;
+mod meeting;
+mod refusals;
+
+/// A rank that says `up RANK/WORLD round EPOCH` and works until the file `done` is there.
+const UNTIL_DONE: &str = "echo up $RANK/$WORLD_SIZE round $CONSORT_EPOCH; \
+                          until [ -e $SHARED/done ]; do sleep 0.05; done";
