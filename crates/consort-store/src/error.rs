@@ -198,6 +198,14 @@ pub enum Refusal {
         /// The limit.
         limit: usize,
     },
+    /// One request names too many keys.
+    #[error("one request with {count} keys is over the limit of {limit}: ask for fewer at a time")]
+    TooManyKeys {
+        /// How many it names.
+        count: usize,
+        /// The limit.
+        limit: usize,
+    },
     /// One request, or the reply to it, would be too large.
     #[error(
         "one request or reply of {length} bytes is over the limit of {limit}: ask for less at a time"
@@ -369,14 +377,6 @@ pub enum HandshakeError {
     /// The other side did not prove that it knows the job's secret.
     #[error("the secrets differ: both sides need the same secret file of one job")]
     Secret,
-    /// A handshake message of an impossible size.
-    #[error("it sent a handshake message of {length} bytes, expected {expected}")]
-    Length {
-        /// What was announced.
-        length: usize,
-        /// What would have been right.
-        expected: usize,
-    },
     /// The other side took too long.
     #[error("it did not finish the handshake within {limit:?}")]
     Slow {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::deadline::{Deadline, clock_now};
-use crate::error::{Error, Missing, Result};
+use crate::error::{Error, Missing, Refusal, Result};
 use crate::request::Swap;
 use crate::store::Store;
 
@@ -117,12 +117,18 @@ impl Exchange {
     /// # Errors
     /// As [`all_gather`](Self::all_gather); a refusal when the sum does not fit in 64 bits.
     pub fn all_sum(&self, occasion: &str, mine: i64, until: Deadline) -> Result<i64> {
-        let total = format!("{occasion}/total");
-        // The sum is complete before its rank is there, so whoever sees all ranks sees all of it.
-        self.store.add(&total, mine)?;
-        self.put(occasion, self.rank, b"")?;
-        self.take_all(occasion, until)?;
-        self.store.add(&total, 0)
+        let numbers = self.all_gather(occasion, &mine.to_le_bytes(), until)?;
+        let mut sum = 0_i64;
+        for (rank, bytes) in (0_u32..).zip(&numbers) {
+            let key = place(occasion, rank);
+            let number = <[u8; 8]>::try_from(bytes.as_slice()).map(i64::from_le_bytes);
+            let value = String::from_utf8_lossy(bytes);
+            let delta = number
+                .map_err(|_| Refusal::NotANumber { key: key.clone(), value: value.into_owned() })?;
+            let overflow = Refusal::Overflow { key, value: sum, delta };
+            sum = sum.checked_add(delta).ok_or(overflow)?;
+        }
+        Ok(sum)
     }
 
     /// Nobody goes on before everyone has come.
@@ -157,8 +163,14 @@ impl Exchange {
         let places: Vec<&str> = places.iter().map(String::as_str).collect();
         match self.store.multi_get(&places, until) {
             Err(Error::Timeout { missing, .. }) if missing.count > 0 => {
-                let missing = self.who_is_missing(&places)?;
-                Err(Error::Timeout { verb: "exchange", waited: started.elapsed(), missing })
+                match self.who_is_missing(&places)? {
+                    // The last one came while we looked.
+                    Missing { count: 0, .. } => self.store.multi_get(&places, Deadline::now()),
+                    missing => {
+                        let waited = started.elapsed();
+                        Err(Error::Timeout { verb: "exchange", waited, missing })
+                    }
+                }
             }
             other => other,
         }
@@ -258,6 +270,22 @@ mod tests {
         Exchange::new(store.clone(), 1, 2).put("g", 1, b"").unwrap();
         let error = Exchange::new(store, 1, 2).all_gather("g", b"", soon()).unwrap_err();
         assert!(matches!(error, Error::RankTaken { rank: 1, .. }), "{error}");
+    }
+
+    #[test]
+    fn a_second_process_of_a_rank_does_not_spoil_the_sum() {
+        let store: Arc<dyn Store> = Arc::new(MemStore::new());
+        Exchange::new(store.clone(), 1, 2).put("n", 1, &1_i64.to_le_bytes()).unwrap();
+        assert!(Exchange::new(store.clone(), 1, 2).all_sum("n", 10, soon()).is_err());
+        assert_eq!(Exchange::new(store, 0, 2).all_sum("n", 10, soon()).unwrap(), 11);
+    }
+
+    #[test]
+    fn a_sum_beyond_64_bits_is_refused() {
+        let store: Arc<dyn Store> = Arc::new(MemStore::new());
+        Exchange::new(store.clone(), 1, 2).put("n", 1, &1_i64.to_le_bytes()).unwrap();
+        let error = Exchange::new(store, 0, 2).all_sum("n", i64::MAX, soon()).unwrap_err();
+        assert!(matches!(error, Error::Refused(Refusal::Overflow { .. })), "{error}");
     }
 
     #[test]

@@ -126,7 +126,7 @@ mod tests {
     fn request() -> impl Strategy<Value = Vec<u8>> {
         let key = prop::sample::select(vec!["a", "b", "c", ""]);
         let value = prop::collection::vec(any::<u8>(), 0..20);
-        (0_u8..17, key.clone(), key, value, any::<i64>(), any::<u32>()).prop_map(
+        (0_u8..18, key.clone(), key, value, any::<i64>(), any::<u32>()).prop_map(
             |(verb, key, other, value, delta, rank)| {
                 let keys = vec![key, other];
                 let value = &value[..];
@@ -146,7 +146,8 @@ mod tests {
                     12 => Request::Push { key, value },
                     13 => Request::Pop { key },
                     14 => Request::QueueLen { key },
-                    15 => Request::Arrive { key, rank: rank % 3, world: 3 },
+                    15 => Request::Arrive { key, rank: rank % 3, world: rank / 3 },
+                    16 => Request::Pass { key, generation: 0 },
                     _ => Request::Withdraw { key, rank: rank % 3, generation: 0 },
                 };
                 let message =

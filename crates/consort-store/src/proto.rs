@@ -101,6 +101,10 @@ impl Outbox {
         if self.sent == self.wire.len() {
             empty(&mut self.wire);
             self.sent = 0;
+        } else if self.sent >= self.wire.len() - self.sent {
+            // Whoever never quite catches up must not make us keep all that it has had.
+            self.wire.drain(..self.sent);
+            self.sent = 0;
         }
     }
 

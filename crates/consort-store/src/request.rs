@@ -3,7 +3,11 @@
 //! Every store understands exactly these requests, and the wire protocol carries exactly these
 //! types, so a request means the same wherever it is carried out.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::error::{Missing, Refusal, Result};
 
@@ -35,11 +39,13 @@ pub enum Request<'a> {
     /// Read several values as they are at one moment, waiting for all to appear.
     MultiGet {
         /// The keys.
+        #[serde(borrow, deserialize_with = "bounded_list")]
         keys: Vec<&'a str>,
     },
     /// Create or replace several values at one moment.
     MultiSet {
         /// Keys with their values.
+        #[serde(borrow, deserialize_with = "bounded_list")]
         pairs: Vec<Pair<'a>>,
     },
     /// Add to a number; a missing one counts as zero.
@@ -71,6 +77,7 @@ pub enum Request<'a> {
     /// Wait until all keys exist at one moment.
     Wait {
         /// The keys.
+        #[serde(borrow, deserialize_with = "bounded_list")]
         keys: Vec<&'a str>,
     },
     /// Remove a key and what it holds.
@@ -189,6 +196,10 @@ pub struct Limits {
     pub key: usize,
     /// Bytes in a value or in a queue's element.
     pub value: usize,
+    /// Keys in one request.
+    pub keys: usize,
+    /// Ranks at a barrier.
+    pub world: u32,
     /// Bytes in one request or reply, with everything it carries.
     pub message: usize,
     /// Bytes that a store holds in all, keys and a fixed charge for each entry included.
@@ -197,8 +208,14 @@ pub struct Limits {
 
 impl Limits {
     /// The limits every store has.
-    pub const STANDARD: Self =
-        Self { key: 8 << 10, value: 8 << 20, message: 64 << 20, store: 1 << 30 };
+    pub const STANDARD: Self = Self {
+        key: 8 << 10,
+        value: 8 << 20,
+        keys: 128 << 10,
+        world: 1 << 20,
+        message: 64 << 20,
+        store: 1 << 30,
+    };
 }
 
 impl<'a> Request<'a> {
@@ -295,9 +312,19 @@ impl<'a> Request<'a> {
             }
             Self::CompareSet { key, new, .. } => check_value(key, new.len(), limits)?,
             Self::MultiSet { pairs } => {
+                check_count(pairs.len(), limits)?;
                 for pair in pairs {
                     check_value(pair.key, pair.value.len(), limits)?;
                 }
+            }
+            Self::MultiGet { keys } | Self::Wait { keys } => check_count(keys.len(), limits)?,
+            Self::Arrive { key, rank, world } if *world > limits.world => {
+                return Err(Refusal::BarrierRank {
+                    key: (*key).to_owned(),
+                    rank: *rank,
+                    world: *world,
+                    reason: format!("at most {} ranks can meet", limits.world),
+                });
             }
             _ => {}
         }
@@ -319,6 +346,44 @@ fn check_key(key: &str, limits: &Limits) -> Result<(), Refusal> {
         return Err(Refusal::KeyTooLong { length: key.len(), limit: limits.key, start });
     }
     Ok(())
+}
+
+fn check_count(count: usize, limits: &Limits) -> Result<(), Refusal> {
+    if count > limits.keys {
+        return Err(Refusal::TooManyKeys { count, limit: limits.keys });
+    }
+    Ok(())
+}
+
+/// Reads a list of at most as many items as any request may have: a small message could otherwise
+/// become a list many times its size.
+fn bounded_list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct Bounded<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Bounded<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "at most {} items", Limits::STANDARD.keys)
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<T>, A::Error> {
+            let mut list = Vec::new();
+            while let Some(item) = items.next_element()? {
+                if list.len() == Limits::STANDARD.keys {
+                    return Err(A::Error::invalid_length(list.len() + 1, &self));
+                }
+                list.push(item);
+            }
+            Ok(list)
+        }
+    }
+
+    deserializer.deserialize_seq(Bounded(PhantomData))
 }
 
 /// Refuses a value of `length` bytes that is over the limit.

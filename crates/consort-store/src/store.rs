@@ -223,19 +223,21 @@ pub trait Store: Send + Sync + fmt::Debug {
     fn barrier(&self, key: &str, rank: u32, world: u32, until: Deadline) -> Result<()> {
         let started = clock_now();
         let arrive = Request::Arrive { key, rank, world };
-        let generation = match self.call(&arrive, self.soon())? {
+        let generation = match self.call(&arrive, until.min(self.soon()))? {
             Reply::Generation(generation) => generation,
             other => return Err(out_of_place(&other)),
         };
-        let missing = match self.call(&Request::Pass { key, generation }, until) {
-            Err(Error::Timeout { missing, .. }) => missing,
-            other => return other.map(done),
+        let error = match self.call(&Request::Pass { key, generation }, until) {
+            Ok(_) => return Ok(()),
+            Err(error) => error,
         };
-        match self.call(&Request::Withdraw { key, rank, generation }, self.soon())? {
-            Reply::Flag(true) => {
+        let leave = until.min(self.soon());
+        match (self.call(&Request::Withdraw { key, rank, generation }, leave), error) {
+            (Ok(Reply::Flag(false)), _) => Ok(()),
+            (_, Error::Timeout { missing, .. }) => {
                 Err(Error::Timeout { verb: "barrier", waited: started.elapsed(), missing })
             }
-            _ => Ok(()),
+            (_, other) => Err(other),
         }
     }
 

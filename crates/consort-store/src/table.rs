@@ -83,7 +83,8 @@ impl Table {
             && let Some(Entry::Barrier(barrier)) = self.entries.get(*key)
         {
             let absent = (0..barrier.world).filter(|rank| !barrier.arrived.contains(rank));
-            return Missing::collect(absent.map(|rank| format!("rank {rank}")));
+            let names = absent.take(Missing::NAMED).map(|rank| format!("rank {rank}")).collect();
+            return Missing { names, count: barrier.world as usize - barrier.arrived.len() };
         }
         if let Request::GetChanged { key, .. } = request {
             return Missing::collect([format!("a change of {key:?}")].into_iter());
@@ -152,7 +153,7 @@ impl Table {
         let mut length = 0;
         for (index, key) in keys.iter().enumerate() {
             let Some(value) = self.value(key)? else { return Ok(Outcome::Blocked(index)) };
-            length += value.len();
+            length += value.len() + PER_ITEM;
             self.check_message(length)?;
             values.push(serde_bytes::ByteBuf::from(value.clone()));
         }
@@ -237,7 +238,7 @@ impl Table {
     fn list(&self, prefix: &str) -> Result<Reply, Refusal> {
         let named = self.entries.keys().filter(|key| key.starts_with(prefix));
         let mut keys: Vec<String> = named.map(|key| key.to_string()).collect();
-        self.check_message(keys.iter().map(|key| key.len() + 4).sum())?;
+        self.check_message(keys.iter().map(|key| key.len() + PER_ITEM).sum())?;
         keys.sort_unstable();
         Ok(Reply::Keys(keys))
     }
@@ -422,3 +423,5 @@ fn charge(key: &str, length: usize) -> usize {
 
 /// What an entry costs beside its bytes, about; so that millions of empty entries count too.
 const PER_ENTRY: usize = 64;
+/// What an item of a list in a reply costs beside its bytes, at most: its length.
+const PER_ITEM: usize = 8;

@@ -199,6 +199,42 @@ fn thousands_who_never_finish_the_handshake_keep_no_member_out() {
 }
 
 #[test]
+fn a_crowd_of_members_that_come_at_once_is_let_in() {
+    let house = House::new();
+    let streams: Vec<TcpStream> = (0..1_500).map(|_| house.knock()).collect();
+    for mut raw in streams {
+        let mut greeting = [0; GREETING];
+        raw.read_exact(&mut greeting).unwrap();
+        let (_, opening) = ClientHandshake::open(&house.secret, &greeting, "one").unwrap();
+        raw.write_all(&opening).unwrap();
+        let mut answer = [1; ANSWER];
+        raw.read_exact(&mut answer).unwrap();
+        assert_eq!(answer[0], 0, "a member was refused");
+    }
+}
+
+#[test]
+fn a_barrier_for_billions_costs_nobody_anything() {
+    let house = House::new();
+    let store = house.member();
+    let short = Deadline::after(Duration::from_millis(10));
+    assert!(store.barrier("vast", 0, u32::MAX, short).is_err());
+    let error = store.barrier("large", 0, 1 << 20, short).unwrap_err().to_string();
+    assert!(error.contains("rank 16 and 1048559 more"), "{error}");
+    house.still_serves();
+}
+
+#[test]
+fn more_keys_than_a_request_may_have_are_refused() {
+    let house = House::new();
+    let store = house.member();
+    let keys = vec!["k"; (128 << 10) + 1];
+    let error = store.wait(&keys, soon()).unwrap_err().to_string();
+    assert!(error.contains("131073 keys is over the limit"), "{error}");
+    house.still_serves();
+}
+
+#[test]
 fn thousands_of_members_are_served_by_one_thread() {
     let house = House::new();
     let idle: Vec<_> = (0..1_500).map(|_| house.enter()).collect();
@@ -223,9 +259,12 @@ fn a_member_that_vanishes_while_it_waits_is_forgotten() {
         raw.write_all(outbox.unsent()).unwrap();
         drop(raw);
     }
-    // Elements go to the living: none is handed to a caller that is gone.
-    std::thread::sleep(Duration::from_millis(300));
-    store.push("jobs", b"one").unwrap();
+    // As soon as the server has seen them go, elements go to the living.
+    let until = Instant::now() + Duration::from_secs(20);
+    while store.queue_len("jobs").unwrap() == 0 {
+        assert!(Instant::now() < until, "elements are still given to the dead");
+        store.push("jobs", b"one").unwrap();
+    }
     assert_eq!(store.pop("jobs", soon()).unwrap(), b"one");
 }
 

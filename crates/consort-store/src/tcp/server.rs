@@ -25,7 +25,7 @@ use crate::secret::Secret;
 ///
 /// It serves from a thread of its own until it is dropped. Who does not prove to know the secret
 /// within ten seconds is refused with one line in the log; clients that are slow, silent or gone
-/// hold up nobody.
+/// hold up nobody. Each client takes a file descriptor of this process.
 ///
 /// ```
 /// use consort_store::{Deadline, Secret, Server, Store, TcpStore};
@@ -92,7 +92,6 @@ impl Server {
     }
 
     fn serve(listener: TcpListener, secret: &Secret) -> io::Result<Self> {
-        raise_descriptor_limit();
         let address = listener.local_addr()?;
         listener.set_nonblocking(true)?;
         let mut listener = mio::net::TcpListener::from_std(listener);
@@ -163,8 +162,7 @@ impl Room {
         let mut events = Events::with_capacity(1024);
         let mut last_event = clock_now();
         loop {
-            let now = clock_now();
-            let timeout = self.timeout(now, last_event);
+            let timeout = self.timeout(clock_now(), last_event);
             match self.poll.poll(&mut events, timeout) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -173,6 +171,7 @@ impl Room {
                     return;
                 }
             }
+            let now = clock_now();
             if !events.is_empty() || !self.again.is_empty() {
                 last_event = now;
             } else if timeout == Some(Duration::ZERO) {
@@ -206,8 +205,13 @@ impl Room {
         Some(next.saturating_duration_since(now) + Duration::from_millis(1))
     }
 
+    /// Takes some of the clients that want to connect; the others get their turn after those who
+    /// are connected have had one.
     fn accept(&mut self) {
-        loop {
+        for _ in 0..ACCEPTS_PER_TURN {
+            if self.opening_count >= OPENINGS && !self.drop_slow_opening() {
+                break;
+            }
             match self.listener.accept() {
                 Ok((stream, peer)) => self.welcome(stream, peer),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -219,12 +223,10 @@ impl Room {
                 }
             }
         }
+        self.accept_again = Some(clock_now());
     }
 
     fn welcome(&mut self, stream: mio::net::TcpStream, peer: SocketAddr) {
-        if self.opening_count >= OPENINGS {
-            self.drop_oldest_opening();
-        }
         let Ok(mut connection) = Connection::greet(stream, peer, &self.secret) else { return };
         let client = self.next;
         let both = Interest::READABLE | Interest::WRITABLE;
@@ -330,13 +332,22 @@ impl Room {
         }
     }
 
-    /// Makes room: whoever has been in the handshake longest is the least likely to finish it.
-    fn drop_oldest_opening(&mut self) {
-        while let Some((_, client)) = self.openings.pop_front() {
-            if self.connections.get(&client).is_some_and(|it| !it.is_open()) {
-                return self.close(client, &End::Refused(HandshakeError::Full));
+    /// Makes room: whoever has been in the handshake longest is the least likely to finish it. If
+    /// nobody has been there for long, they are members that came all at once.
+    fn drop_slow_opening(&mut self) -> bool {
+        let now = clock_now();
+        while let Some((since, client)) = self.openings.front().copied() {
+            let opening = self.connections.get(&client).is_some_and(|it| !it.is_open());
+            if opening && now.duration_since(since) < PROMPT {
+                return false;
+            }
+            self.openings.pop_front();
+            if opening {
+                self.close(client, &End::Refused(HandshakeError::Full));
+                return true;
             }
         }
+        true
     }
 
     fn close(&mut self, client: usize, end: &End) {
@@ -378,14 +389,6 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
-/// Thousands of clients need thousands of descriptors; the soft limit is often 1024.
-fn raise_descriptor_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // If it may not be raised, fewer clients fit, and the log says so when the time comes.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-}
-
 const LISTENER: Token = Token(0);
 const WAKER: Token = Token(1);
 const FIRST_CLIENT: usize = 2;
@@ -393,6 +396,9 @@ const BACKLOG: i32 = 4096;
 const SCRATCH: usize = 64 << 10;
 /// Clients that may be in the handshake at one time.
 const OPENINGS: usize = 1024;
+/// What a member takes at most for the handshake, unless something is wrong.
+const PROMPT: Duration = Duration::from_secs(1);
+const ACCEPTS_PER_TURN: usize = 64;
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long the thread stays awake after its last work.
