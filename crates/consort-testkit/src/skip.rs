@@ -28,7 +28,7 @@ impl std::error::Error for Skip {}
 /// Prints `SKIPPED: reason` where it can be seen, and returns, so that the test can too.
 ///
 /// Test runners keep the output of a test that passes to themselves. So the line goes straight to
-/// standard error, past the capture of `cargo test`, and if the variable `CONSORT_SKIPPED` names a
+/// standard error, past the capture of `cargo test`, and if the variable `TESTKIT_SKIPPED` names a
 /// file it is added there as well, with the test's name.
 ///
 /// ```
@@ -43,7 +43,7 @@ impl std::error::Error for Skip {}
 pub fn skip(reason: impl fmt::Display) {
     // Nothing depends on these lines; a closed standard error must not fail the test.
     let _ = writeln!(io::stderr(), "SKIPPED: {reason}");
-    if let Some(file) = std::env::var_os("CONSORT_SKIPPED") {
+    if let Some(file) = std::env::var_os("TESTKIT_SKIPPED") {
         let test = std::thread::current().name().unwrap_or("a test").to_owned();
         let _ =
             OpenOptions::new().create(true).append(true).open(file).and_then(|mut file| {

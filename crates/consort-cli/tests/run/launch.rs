@@ -53,7 +53,6 @@ impl Launch {
         let mut process = command
             .current_dir(directory.path())
             .env(MARKER, directory.path())
-            .env_remove(RUNNERS_OWN)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -218,6 +217,5 @@ impl Collected {
 }
 
 /// Not one of the variables that begin with `CONSORT_`: programs that meet refuse those they do not
-/// know, and so the test runner's own are taken away, too.
+/// know.
 const MARKER: &str = "TEST_DIRECTORY";
-const RUNNERS_OWN: &str = "CONSORT_SKIPPED";

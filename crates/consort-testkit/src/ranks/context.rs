@@ -133,7 +133,7 @@ fn words_of(payload: &(dyn Any + Send)) -> String {
 pub(crate) const PANICKED: i32 = 101;
 const ORPHANED: i32 = 102;
 
-const RANK: &str = "CONSORT_TESTKIT_RANK";
-const DIR: &str = "CONSORT_TESTKIT_DIR";
-const CALL: &str = "CONSORT_TESTKIT_CALL";
-const PARENT: &str = "CONSORT_TESTKIT_PARENT";
+const RANK: &str = "TESTKIT_RANK";
+const DIR: &str = "TESTKIT_DIR";
+const CALL: &str = "TESTKIT_CALL";
+const PARENT: &str = "TESTKIT_PARENT";
