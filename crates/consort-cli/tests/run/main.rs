@@ -5,6 +5,7 @@
 mod cleanup;
 mod cluster;
 mod failures;
+mod groups;
 mod launch;
 mod nodes;
 mod output;
