@@ -9,7 +9,7 @@ use crate::file::replay::{Fed, Replay};
 use crate::machine::{Answers, Machine, Ticket};
 use crate::proto::{Answer, Inbox, Message, Outbox};
 use crate::request::Limits;
-use crate::rounds::Rounds;
+use crate::rounds::{Cause, Rounds};
 use crate::secret::Secret;
 
 /// What a stranger sends instead of a greeting or an opening.
@@ -88,7 +88,16 @@ pub fn file(bytes: &[u8]) {
 
 /// What stands where the state of rounds should be.
 pub fn rounds(bytes: &[u8]) {
-    let _ = postcard::from_bytes::<Rounds>(bytes);
+    let Ok(mut rounds) = postcard::from_bytes::<Rounds>(bytes) else { return };
+    let now = crate::deadline::clock_now();
+    rounds.decide(now, now);
+    for id in rounds.nodes.iter().map(|node| node.id).collect::<Vec<_>>() {
+        rounds.neighbour(id);
+        rounds.finish(id);
+    }
+    rounds.close();
+    rounds.call(Cause::First);
+    rounds.close();
 }
 
 /// What people type.

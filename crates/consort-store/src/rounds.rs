@@ -139,8 +139,11 @@ impl Rounds {
         match self.phase {
             Phase::Gathering => self.decide_gathering(now, quiet_since),
             Phase::Running { failing: Some(_), .. } => Decision::Wait(None),
-            Phase::Running { .. } => match self.waiting.first() {
-                Some(node) if self.nodes.len() < self.options.max as usize => {
+            // Once somebody's ranks have finished, a new round would make them do it all again.
+            Phase::Running { ref finished, .. } => match self.waiting.first() {
+                Some(node)
+                    if finished.is_empty() && self.nodes.len() < self.options.max as usize =>
+                {
                     Decision::Call(Cause::Came { node: node.to_string() })
                 }
                 _ => Decision::Wait(None),
@@ -284,11 +287,12 @@ impl Rounds {
         let joined = |id: &NodeId| self.nodes.iter().any(|node| node.id == *id);
         let all_back = self.expected.iter().all(joined);
         let full = count >= self.options.max as usize;
-        let last_call = quiet_since + self.options.last_call;
-        if (all_back && (full || self.epoch > 0)) || now >= last_call {
+        let last_call = quiet_since.checked_add(self.options.last_call);
+        let called = last_call.is_some_and(|last_call| now >= last_call);
+        if (all_back && (full || self.epoch > 0)) || called {
             Decision::Close
         } else {
-            Decision::Wait(Some(last_call))
+            Decision::Wait(last_call)
         }
     }
 

@@ -228,7 +228,7 @@ fn start_rank(
     let error_file = output.error_file(rank);
     let around = job.surroundings(error_file.as_deref());
     let is_set = |name: &str| env::var_os(name).is_some();
-    let mut command = shim::command(&job.settings.command, &job.guard, lifeline);
+    let mut command = shim::command(&job.settings.command, &job.guard, job.files, lifeline);
     for name in environment::OUTER {
         command.env_remove(name);
     }

@@ -1,6 +1,7 @@
 //! Why the launcher itself could not do its work.
 
 use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -58,6 +59,18 @@ pub(crate) enum RunError {
         path: PathBuf,
         /// The host that holds the meeting.
         holder: String,
+    },
+
+    /// The meeting's address means this host only.
+    #[error(
+        "{host} is {address} on this host, where no other host can come (is it in /etc/hosts?): \
+         give --rdzv the address that the others reach"
+    )]
+    Loopback {
+        /// The name that was given.
+        host: String,
+        /// What it means here.
+        address: IpAddr,
     },
 
     /// The other hosts did not come.

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use super::environment::Surroundings;
 use super::error::RunError;
 use super::guard::Guard;
@@ -16,6 +18,8 @@ pub(crate) struct Job {
     pub(crate) guard: Guard,
     /// This host's name, for reports.
     pub(crate) host: String,
+    /// How many files a process may open, as it was before the launcher allowed itself more.
+    pub(crate) files: Option<u64>,
     cores: u32,
 }
 
@@ -25,11 +29,22 @@ impl Job {
         let guard = Guard::start()
             .map_err(|error| RunError::System { doing: "start the guard process", error })?;
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        Ok(Self { settings, guard, host, cores })
+        let files = raise_limit_of_files();
+        Ok(Self { settings, guard, host, files, cores })
     }
 
     /// What a rank's environment is made from, beside its placement.
     pub(crate) fn surroundings<'a>(&'a self, error_file: Option<&'a Path>) -> Surroundings<'a> {
         Surroundings { settings: &self.settings, error_file, cores: self.cores }
     }
+}
+
+/// The launcher needs a few files for each rank, and one for each client of the store; the usual
+/// limit is lower than it has to be. Ranks get it back as it was: some programs close every file
+/// up to the limit. Gives the limit as it was.
+fn raise_limit_of_files() -> Option<u64> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    // If it may not be raised, fewer ranks fit, and the error says so when the time comes.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    current
 }

@@ -13,7 +13,9 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
-use rustix::process::{Pid, Resource, Signal, getppid, getrlimit, set_parent_process_death_signal};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, getppid, getrlimit, set_parent_process_death_signal, setrlimit,
+};
 
 use super::guard::{self, Guard};
 
@@ -26,6 +28,10 @@ pub(crate) struct Args {
     /// Where reports to the guard go.
     guard: PathBuf,
 
+    /// How many files the program may open; the launcher itself may open more.
+    #[arg(long)]
+    files: Option<u64>,
+
     /// The rank's program and its arguments.
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
@@ -33,9 +39,17 @@ pub(crate) struct Args {
 
 /// The command that makes a new process a rank of this launcher. The process holds `lifeline`
 /// until it ends.
-pub(crate) fn command(program: &[OsString], guard: &Guard, lifeline: PipeWriter) -> Command {
+pub(crate) fn command(
+    program: &[OsString],
+    guard: &Guard,
+    files: Option<u64>,
+    lifeline: PipeWriter,
+) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg("__rank").arg(std::process::id().to_string()).arg(guard.report_path());
+    if let Some(files) = files {
+        command.arg("--files").arg(files.to_string());
+    }
     command.arg("--").args(program).stdin(lifeline);
     command
 }
@@ -52,6 +66,11 @@ pub(crate) fn main(args: Args) -> ExitCode {
     }
     // Without a lifeline the rank can still do its work.
     let _lifeline = put_lifeline_away();
+    if args.files.is_some() {
+        let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+        // It is lowered, which is always allowed.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: args.files, maximum });
+    }
     let (program, arguments) = args.command.split_first().expect("clap asks for at least one");
     let error = Command::new(program).args(arguments).stdin(Stdio::null()).exec();
     let (code, why) = match error.kind() {

@@ -5,7 +5,7 @@ use std::io;
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -93,7 +93,7 @@ impl Venue {
     }
 
     fn over_tcp(job: &Job, host: &str, port: u16, inbox: &mut Inbox) -> Result<Arrival, RunError> {
-        let listener = listen(host, port)?;
+        let listener = listen(host, port, &job.settings)?;
         let secret = match shared_secret(&job.settings, listener.is_some(), host, inbox)? {
             Ok(secret) => secret,
             Err(signal) => return Ok(Arrival::Interrupted(signal)),
@@ -135,34 +135,40 @@ impl Venue {
     }
 }
 
-/// Tries until the deadline or a signal.
+/// Tries until the deadline or a signal. A far host takes its time, so the trying is done in a
+/// thread of its own, and signals are looked for meanwhile.
 fn connect(
     dial: &Dial,
     settings: &Settings,
     inbox: &mut Inbox,
 ) -> Result<Result<TcpStore, i32>, RunError> {
     let until = Deadline::after(settings.join_timeout);
-    let mut told = false;
+    let (sender, receiver) = mpsc::channel();
+    let dialled = dial.clone();
+    thread::spawn(move || sender.send(TcpStore::dial(dialled, until)));
+    let mut steps = 0;
     loop {
+        match receiver.recv_timeout(STEP) {
+            Ok(connected) => return Ok(Ok(connected?)),
+            Err(_) => steps += 1,
+        }
         if let Some(signal) = inbox.take_signal().filter(|signal| asks_to_end(*signal)) {
             return Ok(Err(signal));
         }
-        match TcpStore::dial(dial.clone(), until.min(Deadline::after(ATTEMPT))) {
-            Ok(store) => return Ok(Ok(store)),
-            Err(StoreError::Unreachable { reason, .. }) if !until.has_passed() => {
-                if !mem::replace(&mut told, true) {
-                    notice(format_args!("waiting for the host that holds the meeting: {reason}"));
-                }
-            }
-            Err(other) => return Err(other.into()),
+        if steps == STEPS_UNTIL_WORD {
+            notice("waiting for the host that holds the meeting");
         }
     }
 }
 
 /// Takes the port if the place is on this host and nobody has it yet.
-fn listen(host: &str, port: u16) -> Result<Option<TcpListener>, RunError> {
+fn listen(host: &str, port: u16, settings: &Settings) -> Result<Option<TcpListener>, RunError> {
+    let named = host.parse::<IpAddr>().is_err() && host != "localhost";
     // A name that cannot be looked up may be known later, to the host that holds the meeting.
     for address in (host, port).to_socket_addrs().into_iter().flatten() {
+        if named && address.ip().is_loopback() && settings.nodes.max.get() > 1 {
+            return Err(RunError::Loopback { host: host.to_owned(), address: address.ip() });
+        }
         match Server::listen(address) {
             Ok(listener) => return Ok(Some(listener)),
             Err(StoreError::Listen { source, .. }) if is_elsewhere(&source) => {}
@@ -232,6 +238,7 @@ const INTERFACE: &str = "CONSORT_INTERFACE";
 const SECRET: &str = "secret";
 /// How long the store may take to answer before it is asked again.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long one attempt to connect may keep a signal waiting.
-const ATTEMPT: Duration = Duration::from_millis(300);
+/// How long a signal may have to wait.
+const STEP: Duration = Duration::from_millis(100);
+const STEPS_UNTIL_WORD: u32 = 5;
 const LOOK_AGAIN: Duration = Duration::from_millis(100);

@@ -23,12 +23,12 @@ pub struct Round {
 impl Round {
     /// How many ranks there are.
     pub fn world(&self) -> u32 {
-        self.nodes.iter().map(|node| node.slots).sum()
+        ranks_of(&self.nodes)
     }
 
     /// The first rank of this node; its others follow.
     pub fn first_rank(&self) -> u32 {
-        self.nodes[..self.place].iter().map(|node| node.slots).sum()
+        ranks_of(&self.nodes[..self.place])
     }
 }
 
@@ -41,4 +41,9 @@ pub enum News {
     Round(Cause),
     /// The job is over.
     Over(Ending),
+}
+
+/// How many ranks these nodes run. What they say about themselves is not to overflow anything.
+fn ranks_of(nodes: &[Node]) -> u32 {
+    nodes.iter().fold(0, |sum, node| sum.saturating_add(node.slots))
 }

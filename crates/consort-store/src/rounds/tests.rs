@@ -104,6 +104,25 @@ fn a_late_node_brings_about_the_next_round() {
 }
 
 #[test]
+fn a_late_node_does_not_make_finished_ranks_run_again() {
+    let mut job = Job::new(1, 3, 0);
+    job.join(0, 1);
+    job.join(0, 2);
+    job.tick(3);
+    job.rounds.finish(NodeId::new(1));
+    job.join(4, 3);
+    assert_eq!(job.tick(4), Decision::Wait(None));
+}
+
+#[test]
+fn a_last_call_without_end_is_no_overflow() {
+    let mut job = Job::new(1, 2, 0);
+    job.rounds.options.last_call = Duration::MAX;
+    job.join(0, 1);
+    assert_eq!(job.tick(1_000_000), Decision::Wait(None));
+}
+
+#[test]
 fn a_spare_waits_without_disturbing_and_replaces_a_lost_node() {
     let mut job = Job::new(2, 2, 0);
     job.join(0, 1);
