@@ -14,7 +14,14 @@ pub use dial::Dial;
 pub use server::Server;
 
 /// Sends small messages at once, and notices a peer that has vanished without a word within
-/// about ten seconds, also when nothing is being sent.
+/// about ten seconds.
+///
+/// Probes find it out while nothing is being sent. They are not sent while data are on their way;
+/// without a limit of its own the system would repeat those for a quarter of an hour. The limit
+/// also counts against a peer that is there but has had no room for more data for so long. A
+/// client always reads what it has asked for, so only a process that is stopped, or as good as
+/// that, is lost in this way. It cannot be longer than the probes take together, because the
+/// system would then make those wait for it too.
 fn tune(socket: SockRef<'_>) -> std::io::Result<()> {
     let probes = TcpKeepalive::new()
         .with_time(Duration::from_secs(4))

@@ -60,14 +60,28 @@ impl Dial {
     }
 
     fn attempt(&self, until: Deadline) -> Result<(TcpStream, Session), Attempt> {
-        let mut last = io::Error::other("the name has no address");
-        for address in self.address.to_socket_addrs()? {
-            match self.attempt_at(address, until) {
-                Err(Attempt::Again(reason)) => last = reason,
-                other => return other,
+        let addresses: Vec<_> = self.address.to_socket_addrs()?.collect();
+        self.attempt_each(&addresses, until)
+    }
+
+    /// Tries the addresses of a name in turn. A refusal at one counts only if no other takes us:
+    /// it may be somebody else's server.
+    fn attempt_each(
+        &self,
+        addresses: &[SocketAddr],
+        until: Deadline,
+    ) -> Result<(TcpStream, Session), Attempt> {
+        let mut failure = Attempt::Again(io::Error::other("the name has no address"));
+        for (index, &address) in addresses.iter().enumerate() {
+            let is_last = index + 1 == addresses.len();
+            let give_up = if is_last { until } else { share(until) };
+            match (self.attempt_at(address, give_up), &failure) {
+                (Ok(connected), _) => return Ok(connected),
+                (Err(Attempt::Again(_)), Attempt::Final(_)) => {}
+                (Err(latest), _) => failure = latest,
             }
         }
-        Err(Attempt::Again(last))
+        Err(failure)
     }
 
     fn attempt_at(
@@ -77,6 +91,9 @@ impl Dial {
     ) -> Result<(TcpStream, Session), Attempt> {
         let give_up = until.min(Deadline::after(ATTEMPT_LIMIT));
         let mut stream = TcpStream::connect_timeout(&address, left(give_up))?;
+        if is_its_own_peer(&stream)? {
+            return Err(Attempt::Again(io::Error::other("nobody listens there")));
+        }
         tune(socket2::SockRef::from(&stream))?;
         let session = self.shake_hands(&mut stream, give_up)?;
         Ok((stream, session))
@@ -143,6 +160,19 @@ fn left(until: Deadline) -> Duration {
     until.remaining().unwrap_or(ATTEMPT_LIMIT).max(Duration::from_millis(1))
 }
 
+/// One address's part of the time, when there are more to try: half of what is left, unless that
+/// is too little for anything.
+fn share(until: Deadline) -> Deadline {
+    let half = until.remaining().map_or(ATTEMPT_LIMIT, |left| left / 2);
+    until.min(Deadline::after(half.max(SHORTEST_SHARE)))
+}
+
+/// Whether a connection was made to itself. On this host, the system may choose for our end the
+/// very port that nobody listens on yet; and as long as we had it, the server could not.
+fn is_its_own_peer(stream: &TcpStream) -> io::Result<bool> {
+    Ok(stream.local_addr()? == stream.peer_addr()?)
+}
+
 /// Between half and all of `pause`, so that a thousand ranks do not come back in step.
 fn jitter(pause: Duration) -> Result<Duration> {
     let dice = u32::from(random()?[0]);
@@ -153,3 +183,63 @@ const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LAST_PAUSE: Duration = Duration::from_millis(500);
 /// One attempt's limit, so that a silent address does not use up the whole deadline.
 const ATTEMPT_LIMIT: Duration = Duration::from_secs(10);
+/// What an address gets at least, if that much is left.
+const SHORTEST_SHARE: Duration = Duration::from_millis(250);
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use socket2::{Domain, Socket, Type};
+
+    use super::*;
+    use crate::tcp::Server;
+
+    #[test]
+    fn a_silent_address_leaves_time_for_the_next() {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (server, secret) = server();
+        let dial = Dial::new("", &secret);
+        let addresses = [silent.local_addr().unwrap(), server.address()];
+        let until = Deadline::after(Duration::from_secs(6));
+        let (stream, _) = dial.attempt_each(&addresses, until).unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), server.address());
+    }
+
+    #[test]
+    fn a_refusal_at_one_address_does_not_keep_the_next_from_being_tried() {
+        let (stranger, _) = server();
+        let (server, secret) = server();
+        let dial = Dial::new("", &secret);
+        let until = Deadline::after(Duration::from_secs(30));
+        let addresses = [stranger.address(), server.address()];
+        let (stream, _) = dial.attempt_each(&addresses, until).unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), server.address());
+    }
+
+    #[test]
+    fn a_refusal_is_what_is_told_if_the_other_addresses_do_not_answer() {
+        let (stranger, _) = server();
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let dial = Dial::new("", &Secret::generate().unwrap());
+        let until = Deadline::after(Duration::from_secs(30));
+        let failure = dial.attempt_each(&[stranger.address(), closed], until).unwrap_err();
+        let Attempt::Final(HandshakeError::Secret) = failure else { panic!("{failure:?}") };
+    }
+
+    #[test]
+    fn a_connection_to_itself_is_recognised() {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+        socket.connect(&socket.local_addr().unwrap()).unwrap();
+        assert!(is_its_own_peer(&socket.into()).unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert!(!is_its_own_peer(&stream).unwrap());
+    }
+
+    fn server() -> (Server, Secret) {
+        let secret = Secret::generate().unwrap();
+        (Server::start("127.0.0.1:0".parse().unwrap(), &secret).unwrap(), secret)
+    }
+}
