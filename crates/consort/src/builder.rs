@@ -5,29 +5,29 @@ use std::time::Duration;
 
 use consort_store::{Address, Place, Secret};
 
-use crate::environment::Variables;
+use crate::environment::{Said, Variables};
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::meeting;
 
 /// Says who this process is and where to meet the others.
 ///
-/// What is said here counts more than what the environment says. Nothing is looked up in the
-/// environment by a builder that starts with [`new`](Self::new).
+/// What the program says here counts more than what the environment says; what it says twice it
+/// has to say alike, in whatever order. Nothing is looked up in the environment by a builder that
+/// starts with [`new`](Self::new).
 ///
 /// ```
-/// use consort::{Builder, Secret};
+/// use consort::Builder;
 ///
 /// // Two ranks in two threads; real ones are processes.
-/// let secret = Secret::generate()?;
-/// let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+/// let place = std::env::temp_dir().join(format!("meeting-{}", std::process::id()));
 /// let ranks: Vec<_> = (0..2)
 ///     .map(|rank| {
-///         let builder = Builder::new()
-///             .address(&format!("tcp://127.0.0.1:{port}?rank={rank}&world=2"))
-///             .unwrap()
-///             .secret(secret.clone());
-///         std::thread::spawn(move || builder.init()?.barrier("both are here"))
+///         let address = format!("file://{}?rank={rank}&world=2", place.display());
+///         std::thread::spawn(move || {
+///             let group = Builder::new().address(&address)?.init()?;
+///             group.barrier("both are here")
+///         })
 ///     })
 ///     .collect();
 /// for rank in ranks {
@@ -39,7 +39,7 @@ use crate::meeting;
 pub struct Builder {
     rank: Option<u32>,
     world: Option<u32>,
-    place: Option<Place>,
+    address: Option<Address>,
     secret: Option<Secret>,
     secret_file: Option<PathBuf>,
     job: Option<String>,
@@ -47,7 +47,8 @@ pub struct Builder {
     timeout: Option<Duration>,
     liveness: Option<Duration>,
     interface: Option<String>,
-    wrong: Vec<String>,
+    /// What the environment says, for all that the program does not.
+    environment: Said,
     found: Option<String>,
 }
 
@@ -83,22 +84,10 @@ impl Builder {
     /// be said here too.
     ///
     /// # Errors
-    /// When it is neither, or says something else than [`rank`](Self::rank) or
-    /// [`world`](Self::world) did.
+    /// When it is neither. If it says something else than [`rank`](Self::rank) or
+    /// [`world`](Self::world), [`init`](Self::init) fails.
     pub fn address(mut self, address: &str) -> Result<Self> {
-        let address: Address = address.parse()?;
-        for (name, said, slot) in
-            [("rank", address.rank, &mut self.rank), ("world", address.world, &mut self.world)]
-        {
-            match (*slot, said) {
-                (Some(before), Some(now)) if before != now => {
-                    self.wrong.push(format!("{name} is {now} in the address, {before} elsewhere"));
-                }
-                (_, Some(now)) => *slot = Some(now),
-                (_, None) => {}
-            }
-        }
-        self.place = Some(address.place);
+        self.address = Some(address.parse()?);
         Ok(self)
     }
 
@@ -165,65 +154,80 @@ impl Builder {
     pub(crate) fn from_variables(variables: &Variables) -> Result<Self> {
         let found = variables.found();
         let said = variables.read().map_err(|wrong| incomplete(&found, &wrong))?;
-        Ok(Self {
-            rank: said.rank,
-            world: said.world,
-            place: said.place,
-            secret: None,
-            secret_file: said.secret_file.map(PathBuf::from),
-            job: said.job,
-            epoch: said.epoch,
-            timeout: said.timeout,
-            liveness: said.liveness,
-            interface: said.interface,
-            wrong: Vec::new(),
-            found: Some(found),
-        })
+        Ok(Self { environment: said, found: Some(found), ..Self::default() })
     }
 
     /// All that a meeting needs, or one error that lists all that is missing.
-    fn complete(mut self) -> Result<Invitation> {
-        let mut wrong = std::mem::take(&mut self.wrong);
-        if self.rank.is_none() {
+    fn complete(self) -> Result<Invitation> {
+        let mut wrong = Vec::new();
+        let (rank, world) = self.rank_and_world(&mut wrong);
+        let place = self.place(world, &mut wrong);
+        let secret = self.find_secret(place.as_ref(), &mut wrong)?;
+        let (Some(rank), Some(world), true) = (rank, world, wrong.is_empty()) else {
+            return Err(incomplete(self.found.as_deref().unwrap_or("found: nothing"), &wrong));
+        };
+        let environment = self.environment;
+        Ok(Invitation {
+            rank,
+            world,
+            place,
+            secret,
+            job: self.job.or(environment.job).unwrap_or_else(|| "job".to_owned()),
+            epoch: self.epoch.or(environment.epoch).unwrap_or(0),
+            timeout: self.timeout.or(environment.timeout).unwrap_or(DEFAULT_TIMEOUT),
+            liveness: self.liveness.or(environment.liveness).unwrap_or(DEFAULT_LIVENESS),
+            interface: self.interface.or(environment.interface),
+        })
+    }
+
+    fn rank_and_world(&self, wrong: &mut Vec<String>) -> (Option<u32>, Option<u32>) {
+        let (rank, world) = self.address.as_ref().map_or((None, None), |it| (it.rank, it.world));
+        let rank = said_once("rank", self.rank, rank, wrong).or(self.environment.rank);
+        let world = said_once("world", self.world, world, wrong).or(self.environment.world);
+        if rank.is_none() {
             wrong.push("the rank is missing: RANK, ?rank= or Builder::rank".to_owned());
         }
-        if self.world.is_none() {
+        if world.is_none() {
             wrong.push("the world is missing: WORLD_SIZE, ?world= or Builder::world".to_owned());
         }
-        if let (Some(rank), Some(world)) = (self.rank, self.world)
+        if let (Some(rank), Some(world)) = (rank, world)
             && rank >= world
         {
             wrong.push(format!("rank {rank} is not below the world of {world}"));
         }
-        let alone = self.world == Some(1) && self.place.is_none();
-        if self.place.is_none() && !alone {
-            wrong.push("the place is missing: CONSORT_RDZV, MASTER_ADDR with MASTER_PORT, or Builder::address".to_owned());
-        }
-        let secret = self.find_secret(&mut wrong)?;
-        let (Some(rank), Some(world), true) = (self.rank, self.world, wrong.is_empty()) else {
-            return Err(incomplete(self.found.as_deref().unwrap_or("found: nothing"), &wrong));
-        };
-        Ok(Invitation {
-            rank,
-            world,
-            place: self.place,
-            secret,
-            job: self.job.unwrap_or_else(|| "job".to_owned()),
-            epoch: self.epoch.unwrap_or(0),
-            timeout: self.timeout.unwrap_or(DEFAULT_TIMEOUT),
-            liveness: self.liveness.unwrap_or(DEFAULT_LIVENESS),
-            interface: self.interface,
-        })
+        (rank, world)
     }
 
-    fn find_secret(&self, wrong: &mut Vec<String>) -> Result<Option<Secret>> {
+    fn place(&self, world: Option<u32>, wrong: &mut Vec<String>) -> Option<Place> {
+        let said = self.address.as_ref().map(|address| address.place.clone());
+        let place = said.or_else(|| self.environment.place.clone());
+        match &place {
+            None if world != Some(1) => wrong.push(
+                "the place is missing: CONSORT_RDZV, MASTER_ADDR with MASTER_PORT, or \
+                 Builder::address"
+                    .to_owned(),
+            ),
+            Some(Place::Tcp { host, port: 0 }) => wrong.push(format!(
+                "port 0 of {host} is no place to meet: name one from 1 to 65535 that is free there"
+            )),
+            _ => {}
+        }
+        place
+    }
+
+    fn find_secret(
+        &self,
+        place: Option<&Place>,
+        wrong: &mut Vec<String>,
+    ) -> Result<Option<Secret>> {
         if let Some(secret) = &self.secret {
             return Ok(Some(secret.clone()));
         }
-        if !matches!(self.place, Some(Place::Tcp { .. })) {
+        if !matches!(place, Some(Place::Tcp { .. })) {
             return Ok(None);
         }
-        match &self.secret_file {
+        let from_environment = self.environment.secret_file.as_ref().map(PathBuf::from);
+        match self.secret_file.clone().or(from_environment) {
             Some(path) => Ok(Some(Secret::from_file(path)?)),
             None => {
                 wrong.push(
@@ -252,6 +256,21 @@ pub(crate) struct Invitation {
     pub(crate) interface: Option<String>,
 }
 
+/// What the program said by itself or in the address, which have to be the same.
+fn said_once(
+    name: &str,
+    itself: Option<u32>,
+    address: Option<u32>,
+    wrong: &mut Vec<String>,
+) -> Option<u32> {
+    if let (Some(itself), Some(address)) = (itself, address)
+        && itself != address
+    {
+        wrong.push(format!("{name} is {address} in the address, {itself} in Builder::{name}"));
+    }
+    itself.or(address)
+}
+
 fn incomplete(found: &str, wrong: &[String]) -> Error {
     let mut text = format!("  {found}");
     for line in wrong {
@@ -266,61 +285,4 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 const DEFAULT_LIVENESS: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn complete(builder: Builder) -> Result<Invitation, String> {
-        builder.complete().map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn everything_that_is_missing_is_listed_at_once() {
-        let error = complete(Builder::new()).unwrap_err();
-        for part in [
-            "found: nothing",
-            "rank is missing",
-            "world is missing",
-            "place is missing",
-            "consort run",
-        ] {
-            assert!(error.contains(part), "{part} in\n{error}");
-        }
-    }
-
-    #[test]
-    fn what_was_found_is_shown_beside_what_is_missing() {
-        let variables = [("RANK", "1"), ("WORLD_SIZE", "2")];
-        let variables = variables.map(|(a, b)| (a.to_owned(), b.to_owned())).into_iter();
-        let builder = Builder::from_variables(&Variables::of(variables)).unwrap();
-        let error = complete(builder).unwrap_err();
-        assert!(error.contains("found: RANK=1 WORLD_SIZE=2"), "{error}");
-        assert!(error.contains("the place is missing"), "{error}");
-    }
-
-    #[test]
-    fn an_address_that_contradicts_the_rest_is_refused() {
-        let builder = Builder::new().rank(0).world(2).address("tcp://a:1?rank=1&world=2").unwrap();
-        let error = complete(builder).unwrap_err();
-        assert!(error.contains("rank is 1 in the address, 0 elsewhere"), "{error}");
-        assert!(!error.contains("world is"), "{error}");
-    }
-
-    #[test]
-    fn a_meeting_over_tcp_needs_a_secret_and_one_over_a_file_does_not() {
-        let tcp = Builder::new().address("tcp://a:1?rank=0&world=2").unwrap();
-        assert!(complete(tcp.clone()).unwrap_err().contains("the job's secret is missing"));
-        assert!(complete(tcp.secret(Secret::generate().unwrap())).is_ok());
-        assert!(complete(Builder::new().address("file:///x?rank=0&world=2").unwrap()).is_ok());
-    }
-
-    #[test]
-    fn a_world_of_one_needs_no_place() {
-        assert!(complete(Builder::new().rank(0).world(1)).unwrap().place.is_none());
-    }
-
-    #[test]
-    fn a_rank_beyond_the_world_is_refused() {
-        let error = complete(Builder::new().rank(1).world(1)).unwrap_err();
-        assert!(error.contains("rank 1 is not below the world of 1"), "{error}");
-    }
-}
+mod tests;

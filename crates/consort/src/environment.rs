@@ -133,7 +133,7 @@ impl Variables {
     /// Where torchrun keeps a store of its own at the port, ours is at the next.
     fn beside_torchruns(&self, port: u16) -> u16 {
         match self.0.get("TORCHELASTIC_USE_AGENT_STORE").map(String::as_str) {
-            Some("True") => port.checked_add(1).unwrap_or(port - 1),
+            Some("True") if port > 0 => port.checked_add(1).unwrap_or(port - 1),
             _ => port,
         }
     }

@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
+use consort_store::ErrorKind;
+
 /// The result of every call of this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a call failed.
+///
+/// [`kind`](Error::kind) sorts the variants into the few cases that code acts on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -34,7 +38,7 @@ pub enum Error {
         world: u32,
         /// For how long.
         waited: Duration,
-        /// Who did not come.
+        /// Who did not come, or came and gave no word.
         missing: String,
     },
 
@@ -49,4 +53,35 @@ pub enum Error {
     /// The system does not say which host this is.
     #[error("cannot tell which host this is: {0}")]
     Host(std::io::Error),
+}
+
+impl Error {
+    /// The case this error belongs to.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Environment(_) | Self::Differs { .. } | Self::Interface(_) => ErrorKind::Mistake,
+            Self::Missing { .. } => ErrorKind::Deadline,
+            Self::Store(error) => error.kind(),
+            Self::Host(_) => ErrorKind::System,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_sorted_by_what_can_be_done_about_it() {
+        let missing = Error::Missing {
+            rank: 0,
+            world: 2,
+            waited: Duration::ZERO,
+            missing: "missing rank 1".to_owned(),
+        };
+        assert_eq!(missing.kind(), ErrorKind::Deadline);
+        assert_eq!(Error::Environment(String::new()).kind(), ErrorKind::Mistake);
+        let lost = consort_store::Error::Lost { peer: "a:1".to_owned(), reason: "gone".to_owned() };
+        assert_eq!(Error::from(lost).kind(), ErrorKind::PeerGone);
+    }
 }

@@ -63,7 +63,7 @@ pub struct Group {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) timeout: Duration,
     #[expect(dead_code, reason = "leaving is what it does when it is dropped")]
-    pub(crate) exit: Exit,
+    pub(crate) exit: Option<Exit>,
 }
 
 impl Group {

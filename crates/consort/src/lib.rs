@@ -39,9 +39,11 @@ mod environment;
 mod error;
 mod group;
 mod meeting;
+mod verdict;
 
 pub use builder::Builder;
-pub use consort_store::{Deadline, Secret, Store};
+pub use consort_store::{Deadline, Error as StoreError, ErrorKind, Secret, Store, Swap};
+pub use consort_sys::host::HostId;
 pub use environment::VARIABLES;
 pub use error::{Error, Result};
 pub use group::{Group, Member, Rank};

@@ -1,20 +1,25 @@
 //! Ranks as real processes that meet, or fail to.
 #![allow(clippy::unwrap_used, reason = "a test ends with the first surprise")]
 
-use std::net::TcpListener;
-use std::time::Duration;
+mod port;
 
-use consort::{Builder, Error, Group, Secret};
+use std::time::{Duration, Instant};
+
+use consort::{Builder, Deadline, Error, Group, Secret, Store};
+use consort_store::{Server, TcpStore};
 use consort_testkit::{Context, Outcome, Ranks, ranks, skip};
+
+use self::port::ReservedPort;
 
 #[test]
 fn ranks_meet_over_tcp_and_know_each_other() {
-    let mut job = Ranks::new(4).start(|ctx| {
-        let group = invited(ctx).init().unwrap();
+    let job = Ranks::new(4).start(|ctx| {
+        let group = invited(ctx).timeout(Duration::from_secs(50)).init().unwrap();
+        assert_eq!(group.store().patience(), Duration::from_secs(50));
         group.barrier("all are here").unwrap();
         seen_by(&group)
     });
-    tell_where(&mut job);
+    let _port = tell_where(&job);
     let pids: Vec<u32> = (0..4).map(|rank| job.pid(rank)).collect();
     for (rank, (own, world, local, processes)) in (0..).zip(job.expect_all()) {
         assert_eq!((own, world, local, processes), (rank, 4, (rank as usize, 4), pids.clone()));
@@ -26,7 +31,9 @@ fn ranks_meet_over_a_file_without_a_secret() {
     let seen = ranks(3, |ctx| {
         let path = ctx.dir().join("meeting");
         let address = format!("file://{}?rank={}&world=3", path.display(), ctx.rank());
-        let group = Builder::new().address(&address).unwrap().init().unwrap();
+        let builder = Builder::new().address(&address).unwrap();
+        let group = builder.timeout(Duration::from_secs(50)).init().unwrap();
+        assert_eq!(group.store().patience(), Duration::from_secs(50));
         group.store().push("order", &ctx.rank().to_le_bytes()).unwrap();
         group.barrier("pushed").unwrap();
         let count = group.store().queue_len("order").unwrap();
@@ -38,13 +45,13 @@ fn ranks_meet_over_a_file_without_a_secret() {
 
 #[test]
 fn ranks_set_up_differently_all_see_the_difference() {
-    let mut job = Ranks::new(3).start(|ctx| {
+    let job = Ranks::new(3).start(|ctx| {
         let timeout = if ctx.rank() == 1 { 20 } else { 30 };
         let error = invited(ctx).timeout(Duration::from_secs(timeout)).init().unwrap_err();
         assert!(matches!(error, Error::Differs { .. }), "{error}");
         error.to_string()
     });
-    tell_where(&mut job);
+    let _port = tell_where(&job);
     for (rank, error) in (0..).zip(job.expect_all()) {
         assert!(error.starts_with(&format!("rank {rank}: ")), "{error}");
         assert!(error.ends_with("\n  timeout: 20s on rank 1, 30s on ranks 0, 2"), "{error}");
@@ -53,31 +60,100 @@ fn ranks_set_up_differently_all_see_the_difference() {
 
 #[test]
 fn ranks_that_disagree_about_the_world_do_not_wait_for_ghosts() {
-    let mut job = Ranks::new(2).start(|ctx| {
+    let job = Ranks::new(2).start(|ctx| {
         let world = if ctx.rank() == 1 { 5 } else { 2 };
         invited(ctx).world(world).init().unwrap_err().to_string()
     });
-    tell_where(&mut job);
+    let _port = tell_where(&job);
     for error in job.expect_all() {
         assert!(error.contains("world: "), "{error}");
     }
 }
 
 #[test]
-fn who_does_not_come_is_named_by_all_who_do() {
+fn a_rank_beyond_the_world_of_those_who_agreed_has_no_place_among_them() {
     let mut job = Ranks::new(4).start(|ctx| {
+        let world = if ctx.rank() < 2 { 2 } else { 4 };
+        if world == 4 {
+            let _: String = ctx.told("two have met");
+        }
+        let path = ctx.dir().join("meeting");
+        let address = format!("file://{}?rank={}&world={world}", path.display(), ctx.rank());
+        let met = Builder::new().address(&address).unwrap().init();
+        ctx.reach("judged");
+        let _: String = ctx.told("all are done");
+        met.map(|group| group.local_rank()).map_err(|error| error.to_string())
+    });
+    for rank in 0..4 {
+        job.await_point(rank, "judged");
+        if rank == 1 {
+            job.tell("two have met", &"yes");
+        }
+    }
+    job.tell("all are done", &"yes");
+    let seen = job.expect_all();
+    assert_eq!(seen[..2], [Ok(0), Ok(1)]);
+    for rank in [2, 3] {
+        let error = seen[rank].as_ref().unwrap_err();
+        assert!(error.ends_with(&format!("\n  world: 2 on rank 0, 4 on rank {rank}")), "{error}");
+    }
+}
+
+#[test]
+fn a_rank_0_that_dies_before_its_verdict_is_named() {
+    let secret = Secret::generate().unwrap();
+    let server = Server::start("127.0.0.1:0".parse().unwrap(), &secret).unwrap();
+    let mut job = Ranks::new(3).start(|ctx| {
         if ctx.rank() == 2 {
-            let _: String = ctx.told("the others are done");
+            let _: String = ctx.told("rank 0 is dead");
+        }
+        invited(ctx).timeout(Duration::from_secs(3)).init().unwrap_err().to_string()
+    });
+    job.tell("where", &(server.address().port(), secret.to_hex()));
+    let until = Deadline::after(Duration::from_secs(60));
+    let store = TcpStore::connect(server.address(), &secret, until).unwrap();
+    store.wait(&["job/0/meeting/card/0", "job/0/meeting/card/1"], until).unwrap();
+    job.kill(0);
+    job.tell("rank 0 is dead", &"yes");
+    let outcomes = job.wait();
+    for rank in [1, 2] {
+        let Outcome::Done(error) = &outcomes[rank] else { panic!("{:?}", outcomes[rank]) };
+        assert!(error.contains("rank 0 came but gave no verdict"), "{error}");
+    }
+}
+
+#[test]
+fn a_group_is_left_soon_though_the_process_with_the_store_is_stopped() {
+    let mut job = Ranks::new(2).start(|ctx| {
+        let group = invited(ctx).init().unwrap();
+        ctx.reach("met");
+        let _: String = ctx.told("go on");
+        let started = Instant::now();
+        drop(group);
+        ctx.reach("left");
+        started.elapsed()
+    });
+    let _port = tell_where(&job);
+    for rank in [0, 1] {
+        job.await_point(rank, "met");
+    }
+    job.stop(0);
+    job.tell("go on", &"yes");
+    job.await_point(1, "left");
+    job.cont(0);
+    let took = job.expect_all();
+    assert!(took[1] < Duration::from_secs(20), "{took:?}");
+}
+
+#[test]
+fn who_does_not_come_is_named_by_all_who_do() {
+    let job = Ranks::new(4).start(|ctx| {
+        if ctx.rank() == 2 {
             return String::new();
         }
         invited(ctx).timeout(Duration::from_millis(1500)).init().unwrap_err().to_string()
     });
-    tell_where(&mut job);
-    for rank in [0, 1, 3] {
-        job.await_point(rank, "asked");
-    }
-    std::thread::sleep(Duration::from_secs(4));
-    job.tell("the others are done", &"yes");
+    let _port = tell_where(&job);
     let errors = job.expect_all();
     for rank in [0, 1, 3] {
         let error = &errors[rank];
@@ -97,7 +173,7 @@ fn a_rank_killed_before_it_comes_is_named() {
     });
     job.await_point(1, "born");
     job.kill(1);
-    tell_where(&mut job);
+    let _port = tell_where(&job);
     let outcomes = job.wait();
     assert_eq!(outcomes[1], Outcome::Signalled(9));
     for rank in [0, 2] {
@@ -108,7 +184,7 @@ fn a_rank_killed_before_it_comes_is_named() {
 
 #[test]
 fn two_processes_of_one_rank_are_found_out() {
-    let mut job = Ranks::new(3).start(|ctx| {
+    let job = Ranks::new(3).start(|ctx| {
         let twin = if ctx.rank() == 2 { 1 } else { ctx.rank() };
         let group = invited(ctx).rank(twin).world(2).init();
         match group {
@@ -119,7 +195,7 @@ fn two_processes_of_one_rank_are_found_out() {
             Err(error) => error.to_string(),
         }
     });
-    tell_where(&mut job);
+    let _port = tell_where(&job);
     let errors = job.expect_all();
     let told: Vec<&String> = errors.iter().filter(|error| !error.is_empty()).collect();
     assert_eq!(told.len(), 1, "{errors:?}");
@@ -128,14 +204,14 @@ fn two_processes_of_one_rank_are_found_out() {
 
 #[test]
 fn a_rank_with_another_secret_is_kept_out_and_missed() {
-    let mut job = Ranks::new(3).start(|ctx| {
+    let job = Ranks::new(3).start(|ctx| {
         let mut builder = invited(ctx).timeout(Duration::from_secs(2));
         if ctx.rank() == 1 {
             builder = builder.secret(Secret::generate().unwrap());
         }
         builder.init().unwrap_err().to_string()
     });
-    tell_where(&mut job);
+    let _port = tell_where(&job);
     let errors = job.expect_all();
     assert!(errors[1].contains("the secrets differ"), "{}", errors[1]);
     for rank in [0, 2] {
@@ -192,9 +268,11 @@ fn invited(ctx: &Context) -> Builder {
         .secret(secret.parse().unwrap())
 }
 
+/// Tells the ranks a port that stays theirs, and a secret.
 fn tell_where<T: serde::Serialize + serde::de::DeserializeOwned>(
-    job: &mut consort_testkit::Job<T>,
-) {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    job.tell("where", &(port, Secret::generate().unwrap().to_hex()));
+    job: &consort_testkit::Job<T>,
+) -> ReservedPort {
+    let reserved = ReservedPort::within(0..=0);
+    job.tell("where", &(reserved.number, Secret::generate().unwrap().to_hex()));
+    reserved
 }
