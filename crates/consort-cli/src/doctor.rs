@@ -15,9 +15,11 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use consort_store::Place;
+
+use crate::run::meeting_place;
 use facts::Facts;
 use finding::{Finding, Verdict};
-use meeting::Place;
 use report::Style;
 
 /// Look at this machine: what a job would find here, what is missing and how to get it.
@@ -28,7 +30,7 @@ use report::Style;
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Test this meeting place too: tcp://HOST:PORT or file://PATH.
-    #[arg(long = "rdzv", value_name = "URL")]
+    #[arg(long = "rdzv", value_name = "URL", value_parser = meeting_place)]
     meeting: Option<Place>,
 
     /// The job's secret, needed to measure a meeting place that uses TCP.
@@ -62,7 +64,7 @@ fn examine(args: &Args) -> Vec<Finding> {
     let Some(place) = &args.meeting else {
         return check::all(&facts);
     };
-    let visit = place.visit(args.secret_file.as_deref());
+    let visit = meeting::visit(place, args.secret_file.as_deref());
     if let Some(peer) = visit.peer() {
         facts.toward(peer);
     }

@@ -41,7 +41,7 @@ use std::process::ExitCode;
 
 use consort_sys::topo::Topology;
 
-pub(crate) use args::Args;
+pub(crate) use args::{Args, meeting_place};
 use job::Job;
 use notice::notice;
 use settings::Settings;

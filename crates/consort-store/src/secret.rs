@@ -105,6 +105,10 @@ pub(crate) fn random() -> Result<[u8; 32]> {
 fn read(path: &Path) -> Result<Secret, String> {
     let file = File::open(path).map_err(|error| error.to_string())?;
     let about = file.metadata().map_err(|error| error.to_string())?;
+    let owner = rustix::process::geteuid().as_raw();
+    if about.is_file() && about.uid() != owner && about.uid() != 0 {
+        return Err(format!("it belongs to user {}, who may know it and change it", about.uid()));
+    }
     if about.is_file() && about.mode() & 0o077 != 0 {
         let mode = about.mode() & 0o777;
         return Err(format!("others may read it (mode {mode:o}): chmod 600 {}", path.display()));

@@ -119,7 +119,8 @@ fn whole_number(text: &str) -> Result<NonZeroU32, String> {
     text.parse().map_err(|_| "give a whole number from 1 upwards".to_owned())
 }
 
-fn meeting_place(text: &str) -> Result<Place, String> {
+/// Where launchers meet, as it is typed.
+pub(crate) fn meeting_place(text: &str) -> Result<Place, String> {
     match text.parse::<Address>() {
         Ok(Address { place: Place::Tcp { port: 0, .. }, .. }) => {
             Err("the other hosts cannot know which port 0 becomes: give one".to_owned())

@@ -35,6 +35,10 @@ impl LockFile {
     /// Opens the file, creating it if need be, for this user only.
     pub(crate) fn open(path: &Path, flock: Flock) -> Result<Self> {
         let file = open(path).map_err(|e| fault(path, open_trouble(&e)))?;
+        let about = file.metadata().map_err(|e| fault(path, open_trouble(&e)))?;
+        if let Some(reason) = foreign(&about) {
+            return Err(fault(path, reason));
+        }
         Ok(Self { file, path: path.to_owned(), flock })
     }
 
@@ -151,6 +155,13 @@ pub(crate) fn fault(path: &Path, reason: impl Into<String>) -> Error {
 fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+/// Why a file that was there already is not one to write a job's words into: whoever owns it can
+/// read and change them.
+fn foreign(about: &fs::Metadata) -> Option<String> {
+    let me = rustix::process::geteuid().as_raw();
+    (about.uid() != me).then(|| format!("it belongs to user {}, not to this one", about.uid()))
 }
 
 fn open_trouble(e: &io::Error) -> String {

@@ -4,9 +4,9 @@
 
 mod shorten;
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 
 use rustix::fs::NFS_SUPER_MAGIC;
 
@@ -36,6 +36,8 @@ impl Log {
         let random = |e| format!("cannot draw a random number to mark it with: {e}");
         let header = Header { life: getrandom::u64().map_err(random)?, start: FIRST };
         file.set_len(0).map_err(|e| trouble("empty", &e))?;
+        // It may have been made beforehand, for all to read.
+        file.set_permissions(Permissions::from_mode(0o600)).map_err(|e| trouble("guard", &e))?;
         file.write_all_at(&header.bytes(), 0).map_err(|e| {
             let _ = file.set_len(0);
             trouble("write", &e)
