@@ -1,3 +1,6 @@
+use consort_store::Place;
+
+use super::invitation::DEFAULT_TIMEOUT;
 use super::*;
 
 fn complete(builder: Builder) -> Result<Invitation, String> {

@@ -1,0 +1,137 @@
+//! What the program and the environment say, put together.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use consort_store::{Place, Secret};
+
+use super::Builder;
+use crate::error::{Error, Result};
+
+/// All that a meeting needs.
+#[derive(Clone, Debug)]
+pub(crate) struct Invitation {
+    pub(crate) rank: u32,
+    pub(crate) world: u32,
+    /// None for a world of one, which meets nobody.
+    pub(crate) place: Option<Place>,
+    pub(crate) secret: Option<Secret>,
+    pub(crate) job: String,
+    pub(crate) epoch: u64,
+    pub(crate) timeout: Duration,
+    pub(crate) liveness: Duration,
+    pub(crate) interface: Option<String>,
+}
+
+impl Builder {
+    /// All that a meeting needs, or one error that lists all that is missing.
+    pub(super) fn complete(self) -> Result<Invitation> {
+        let mut wrong = Vec::new();
+        let (rank, world) = self.rank_and_world(&mut wrong);
+        let place = self.place(world, &mut wrong);
+        let secret = self.find_secret(place.as_ref(), &mut wrong)?;
+        let (Some(rank), Some(world), true) = (rank, world, wrong.is_empty()) else {
+            return Err(incomplete(self.found.as_deref().unwrap_or("found: nothing"), &wrong));
+        };
+        let environment = self.environment;
+        Ok(Invitation {
+            rank,
+            world,
+            place,
+            secret,
+            job: self.job.or(environment.job).unwrap_or_else(|| "job".to_owned()),
+            epoch: self.epoch.or(environment.epoch).unwrap_or(0),
+            timeout: self.timeout.or(environment.timeout).unwrap_or(DEFAULT_TIMEOUT),
+            liveness: self.liveness.or(environment.liveness).unwrap_or(DEFAULT_LIVENESS),
+            interface: self.interface.or(environment.interface),
+        })
+    }
+
+    fn rank_and_world(&self, wrong: &mut Vec<String>) -> (Option<u32>, Option<u32>) {
+        let (rank, world) = self.address.as_ref().map_or((None, None), |it| (it.rank, it.world));
+        let rank = said_once("rank", self.rank, rank, wrong).or(self.environment.rank);
+        let world = said_once("world", self.world, world, wrong).or(self.environment.world);
+        if rank.is_none() {
+            wrong.push("the rank is missing: RANK, ?rank= or Builder::rank".to_owned());
+        }
+        if world.is_none() {
+            wrong.push("the world is missing: WORLD_SIZE, ?world= or Builder::world".to_owned());
+        }
+        if let (Some(rank), Some(world)) = (rank, world)
+            && rank >= world
+        {
+            wrong.push(format!("rank {rank} is not below the world of {world}"));
+        }
+        (rank, world)
+    }
+
+    fn place(&self, world: Option<u32>, wrong: &mut Vec<String>) -> Option<Place> {
+        let said = self.address.as_ref().map(|address| address.place.clone());
+        let place = said.or_else(|| self.environment.place.clone());
+        match &place {
+            None if world != Some(1) => wrong.push(
+                "the place is missing: CONSORT_RDZV, MASTER_ADDR with MASTER_PORT, or \
+                 Builder::address"
+                    .to_owned(),
+            ),
+            Some(Place::Tcp { host, port: 0 }) => wrong.push(format!(
+                "port 0 of {host} is no place to meet: name one from 1 to 65535 that is free there"
+            )),
+            _ => {}
+        }
+        place
+    }
+
+    fn find_secret(
+        &self,
+        place: Option<&Place>,
+        wrong: &mut Vec<String>,
+    ) -> Result<Option<Secret>> {
+        if let Some(secret) = &self.secret {
+            return Ok(Some(secret.clone()));
+        }
+        if !matches!(place, Some(Place::Tcp { .. })) {
+            return Ok(None);
+        }
+        let from_environment = self.environment.secret_file.as_ref().map(PathBuf::from);
+        match self.secret_file.clone().or(from_environment) {
+            Some(path) => Ok(Some(Secret::from_file(path)?)),
+            None => {
+                wrong.push(
+                    "the job's secret is missing: `consort secret FILE` makes one; name it on \
+                     every host in CONSORT_SECRET_FILE or Builder::secret_file"
+                        .to_owned(),
+                );
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// What the program said by itself or in the address, which have to be the same.
+fn said_once(
+    name: &str,
+    itself: Option<u32>,
+    address: Option<u32>,
+    wrong: &mut Vec<String>,
+) -> Option<u32> {
+    if let (Some(itself), Some(address)) = (itself, address)
+        && itself != address
+    {
+        wrong.push(format!("{name} is {address} in the address, {itself} in Builder::{name}"));
+    }
+    itself.or(address)
+}
+
+pub(super) fn incomplete(found: &str, wrong: &[String]) -> Error {
+    let mut text = format!("  {found}");
+    for line in wrong {
+        text.push_str("\n  ");
+        text.push_str(line);
+    }
+    text.push_str("\n  `consort run -n N -- PROGRAM` sets all of it");
+    Error::Environment(text)
+}
+
+pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
+const DEFAULT_LIVENESS: Duration = Duration::from_secs(10);
