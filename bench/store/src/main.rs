@@ -70,8 +70,7 @@ fn main() -> ExitCode {
         Command::Compare { python, script, clients, rounds, seconds } => {
             report::compare(&python, &script, &clients, rounds, seconds)
         }
-        Command::Serve { clients, seconds } => job::serve(clients, seconds)
-            .and_then(|run| Ok(println!("{}", serde_json::to_string(&run)?))),
+        Command::Serve { clients, seconds } => report::one(clients, seconds),
         Command::Client { index, clients, seconds, address, secret_file } => {
             job::client(index, clients, seconds, &address, &secret_file)
         }

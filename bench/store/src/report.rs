@@ -6,6 +6,12 @@ use std::process::Command;
 
 use crate::job::{self, Run};
 
+/// Runs consort's once and prints it as one line of JSON.
+pub(crate) fn one(clients: usize, seconds: f64) -> Result<(), Box<dyn Error>> {
+    println!("{}", serde_json::to_string(&job::serve(clients, seconds)?)?);
+    Ok(())
+}
+
 /// Runs both for each number of clients, one after the other, `rounds` times.
 pub(crate) fn compare(
     python: &Path,

@@ -25,6 +25,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests may look at the clock"))]
 
 mod address;
+#[doc(hidden)]
 pub mod auth;
 mod deadline;
 mod error;
@@ -37,6 +38,7 @@ mod machine;
 mod mem;
 mod member;
 mod prefix;
+#[doc(hidden)]
 pub mod proto;
 mod rendezvous;
 mod request;
@@ -47,10 +49,11 @@ mod table;
 mod tcp;
 
 pub use address::{Address, Place};
+pub use auth::PROTOCOL_VERSION;
 pub use deadline::Deadline;
 pub use error::{EntryType, Error, ErrorKind, HandshakeError, Missing, Refusal, Result};
-pub use file::FileStore;
 pub use exchange::Exchange;
+pub use file::FileStore;
 pub use mem::MemStore;
 pub use member::{Node, NodeId, Pulse};
 pub use prefix::PrefixStore;

@@ -56,7 +56,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// # Errors
     /// When key or value is over the limits, or the store is full or gone.
     fn set(&self, key: &str, value: &[u8]) -> Result<()> {
-        self.call(&Request::Set { key, value }, self.soon()).map(done)
+        self.call(&Request::Set { key, value }, soon(self)).map(done)
     }
 
     /// Reads a value, waiting for it to appear.
@@ -89,7 +89,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// # Errors
     /// When the value is not a whole number, or the sum does not fit in 64 bits.
     fn add(&self, key: &str, delta: i64) -> Result<i64> {
-        self.call(&Request::Add { key, delta }, self.soon()).and_then(number)
+        self.call(&Request::Add { key, delta }, soon(self)).and_then(number)
     }
 
     /// Replaces the value if it is `expect` (`None`: if the key is missing).
@@ -97,7 +97,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// # Errors
     /// When the key holds a queue or a barrier, or the new value is over the limit.
     fn compare_set(&self, key: &str, expect: Option<&[u8]>, new: &[u8]) -> Result<Swap> {
-        match self.call(&Request::CompareSet { key, expect, new }, self.soon())? {
+        match self.call(&Request::CompareSet { key, expect, new }, soon(self))? {
             Reply::Swap(swap) => Ok(swap),
             other => Err(out_of_place(&other)),
         }
@@ -128,7 +128,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// # Errors
     /// When the store is gone; a refusal for a barrier that ranks wait at.
     fn delete(&self, key: &str) -> Result<bool> {
-        match self.call(&Request::Delete { key }, self.soon())? {
+        match self.call(&Request::Delete { key }, soon(self))? {
             Reply::Flag(existed) => Ok(existed),
             other => Err(out_of_place(&other)),
         }
@@ -139,7 +139,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// # Errors
     /// When the store is gone.
     fn num_keys(&self) -> Result<usize> {
-        self.call(&Request::Count { prefix: "" }, self.soon()).and_then(count)
+        self.call(&Request::Count { prefix: "" }, soon(self)).and_then(count)
     }
 
     /// The names of all keys, sorted.
@@ -147,7 +147,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// # Errors
     /// When the store is gone, or the list is over the message limit.
     fn list_keys(&self) -> Result<Vec<String>> {
-        match self.call(&Request::List { prefix: "" }, self.soon())? {
+        match self.call(&Request::List { prefix: "" }, soon(self))? {
             Reply::Keys(keys) => Ok(keys),
             other => Err(out_of_place(&other)),
         }
@@ -158,7 +158,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// # Errors
     /// When the value would be over the limit, or the key holds a queue or a barrier.
     fn append(&self, key: &str, value: &[u8]) -> Result<()> {
-        self.call(&Request::Append { key, value }, self.soon()).map(done)
+        self.call(&Request::Append { key, value }, soon(self)).map(done)
     }
 
     /// Reads several values as they are at one moment, waiting for all to appear.
@@ -180,7 +180,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// As [`set`](Store::set).
     fn multi_set(&self, pairs: &[(&str, &[u8])]) -> Result<()> {
         let pairs = pairs.iter().map(|&(key, value)| Pair { key, value }).collect();
-        self.call(&Request::MultiSet { pairs }, self.soon()).map(done)
+        self.call(&Request::MultiSet { pairs }, soon(self)).map(done)
     }
 
     /// Adds an element at the end of the queue `key`.
@@ -188,7 +188,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// # Errors
     /// When the key holds a value or a barrier.
     fn push(&self, key: &str, value: &[u8]) -> Result<()> {
-        self.call(&Request::Push { key, value }, self.soon()).map(done)
+        self.call(&Request::Push { key, value }, soon(self)).map(done)
     }
 
     /// Takes the first element of the queue `key`, waiting for one. Each element goes to one
@@ -209,7 +209,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// # Errors
     /// When the key holds a value or a barrier.
     fn queue_len(&self, key: &str) -> Result<usize> {
-        self.call(&Request::QueueLen { key }, self.soon()).and_then(count)
+        self.call(&Request::QueueLen { key }, soon(self)).and_then(count)
     }
 
     /// Waits until all of `world` ranks have come to the barrier `key`. It can be used again and
@@ -223,7 +223,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     fn barrier(&self, key: &str, rank: u32, world: u32, until: Deadline) -> Result<()> {
         let started = clock_now();
         let arrive = Request::Arrive { key, rank, world };
-        let generation = match self.call(&arrive, until.min(self.soon()))? {
+        let generation = match self.call(&arrive, until.min(soon(self)))? {
             Reply::Generation(generation) => generation,
             other => return Err(out_of_place(&other)),
         };
@@ -231,7 +231,7 @@ pub trait Store: Send + Sync + fmt::Debug {
             Ok(_) => return Ok(()),
             Err(error) => error,
         };
-        let leave = until.min(self.soon());
+        let leave = until.min(soon(self));
         match (self.call(&Request::Withdraw { key, rank, generation }, leave), error) {
             (Ok(Reply::Flag(false)), _) => Ok(()),
             (_, Error::Timeout { missing, .. }) => {
@@ -239,11 +239,6 @@ pub trait Store: Send + Sync + fmt::Debug {
             }
             (_, other) => Err(other),
         }
-    }
-
-    /// The deadline of verbs that take none.
-    fn soon(&self) -> Deadline {
-        Deadline::after(self.patience())
     }
 }
 
@@ -262,6 +257,11 @@ impl<S: Store + ?Sized> Store for Arc<S> {
     fn patience(&self) -> Duration {
         (**self).patience()
     }
+}
+
+/// The deadline of verbs that take none.
+pub(crate) fn soon<S: Store + ?Sized>(store: &S) -> Deadline {
+    Deadline::after(store.patience())
 }
 
 /// Turns what a store answered into what a caller gets: refusals and misses become errors.

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use consort_store::auth::PROTOCOL_VERSION;
+use consort_store::PROTOCOL_VERSION;
 use consort_store::{
     Deadline, Dial, Error as StoreError, FileStore, MemStore, Place, PrefixStore, Secret, Server,
     Store, Swap, TcpStore,

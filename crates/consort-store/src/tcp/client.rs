@@ -3,6 +3,7 @@
 
 mod desk;
 mod drain;
+mod incoming;
 mod link;
 mod spin;
 
@@ -15,7 +16,7 @@ use crate::deadline::{Deadline, clock_now};
 use crate::error::{Error, Result};
 use crate::request::{Limits, Reply, Request};
 use crate::secret::Secret;
-use crate::store::{DEFAULT_PATIENCE, Store, no_answer, settle};
+use crate::store::{DEFAULT_PATIENCE, Store, no_answer, settle, soon};
 use link::Link;
 
 /// A handle on the store of a [`Server`](super::Server), over one connection.
@@ -83,7 +84,7 @@ impl Store for TcpStore {
     }
 
     fn duplicate(&self) -> Result<Arc<dyn Store>> {
-        let again = Self::dial(self.dial.clone(), self.soon())?;
+        let again = Self::dial(self.dial.clone(), soon(self))?;
         Ok(Arc::new(again.with_patience(self.patience)))
     }
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use consort_store::auth::PROTOCOL_VERSION;
+use consort_store::PROTOCOL_VERSION;
 use consort_sys::ability::{self, Ability};
 
 /// The program and the kernel under it.
