@@ -12,7 +12,7 @@
 //! while it waits, so each call keeps to its own deadline. One that gives up leaves its bytes in
 //! the outbox, because records cannot be taken back, and its answer to [`drain`].
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -21,10 +21,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::desk::{Broken, Desk, Roles};
 use super::drain;
-use super::spin::Spin;
+use super::incoming::Incoming;
 use crate::auth::Session;
 use crate::deadline::Deadline;
-use crate::proto::{Answer, Inbox, Message, Outbox};
+use crate::proto::{Answer, Message, Outbox};
 use crate::request::{Reply, Request};
 
 /// A connection and who does what on it.
@@ -49,29 +49,16 @@ struct Outgoing {
     stuck: bool,
 }
 
-#[derive(Debug)]
-struct Incoming {
-    inbox: Inbox,
-    scratch: Box<[u8]>,
-    /// Whether looking again and again for a moment has paid off lately.
-    spin: Spin,
-}
-
 impl Link {
     pub(super) fn new(stream: TcpStream, session: Session) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         let outgoing = Outgoing { outbox: Outbox::new(session.sealer), stuck: false };
-        let incoming = Incoming {
-            inbox: Inbox::new(session.opener),
-            scratch: vec![0; SCRATCH].into(),
-            spin: Spin::default(),
-        };
         Ok(Self {
             local: stream.local_addr()?,
             peer: stream.peer_addr()?,
             stream,
             outgoing: Mutex::new(outgoing),
-            incoming: Mutex::new(incoming),
+            incoming: Mutex::new(Incoming::new(session.opener)),
             desk: Mutex::default(),
             news: Condvar::new(),
         })
@@ -275,41 +262,6 @@ impl Link {
     }
 }
 
-impl Incoming {
-    /// Reads what is there; nothing is `None`.
-    fn look(&mut self, mut stream: &TcpStream) -> Option<io::Result<usize>> {
-        match stream.read(&mut self.scratch) {
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-                ) =>
-            {
-                None
-            }
-            received => Some(received),
-        }
-    }
-
-    /// The answers that what was received completes.
-    fn open(&mut self, received: Option<io::Result<usize>>) -> Result<Vec<Answer>, Broken> {
-        let Self { inbox, scratch, .. } = self;
-        let count = match received {
-            None => return Ok(Vec::new()),
-            Some(Ok(0)) => return Err(Broken("it closed the connection".to_owned())),
-            Some(Ok(count)) => count,
-            Some(Err(error)) => return Err(Broken(error.to_string())),
-        };
-        inbox.feed(&scratch[..count]).map_err(|damage| Broken(damage.to_string()))?;
-        let mut answers = Vec::new();
-        while let Some(answer) = inbox.take().map_err(|damage| Broken(damage.to_string()))? {
-            answers.push(answer);
-        }
-        Ok(answers)
-    }
-}
-
-const SCRATCH: usize = 64 << 10;
 /// How long a server has to answer a call that is not to wait.
 const LOOK_GRACE: Duration = Duration::from_secs(2);
 /// How long a server has to say what a call was missing.
