@@ -29,14 +29,15 @@ pub(crate) fn hold(invitation: &Invitation) -> Result<Group> {
     let Choice { interface, address, reason, .. } = &choice;
     tracing::info!(rank = invitation.rank, "using {interface} ({address}): {reason}");
 
-    let round = format!("{}/{}", invitation.job, invitation.epoch);
+    let name = format!("{}/{}", invitation.job, invitation.epoch);
+    let round: Arc<dyn Store> = Arc::new(PrefixStore::new(&name, store));
+    let meeting = PrefixStore::new(MEETING, round.clone());
+    take_place(&meeting, invitation.rank)?;
     // From here on even a failed meeting is left in order.
     let exit = remote.map(|Remote { hasty, server }| {
-        let hasty = PrefixStore::new(MEETING, PrefixStore::new(&round, hasty));
+        let hasty = PrefixStore::new(MEETING, PrefixStore::new(&name, hasty));
         Exit { hasty, world: i64::from(invitation.world), server }
     });
-    let round: Arc<dyn Store> = Arc::new(PrefixStore::new(&round, store));
-    let meeting = PrefixStore::new(MEETING, round.clone());
     let cards = exchange(invitation, &meeting, choice.address, until)?;
     let members = (0..).zip(cards).map(|(rank, card)| member(rank, card)).collect();
     Ok(Group {
@@ -127,6 +128,14 @@ fn is_elsewhere(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable)
 }
 
+/// Of two processes with one rank the second has no part in the meeting, nor in leaving it.
+fn take_place(meeting: &dyn Store, rank: u32) -> Result<()> {
+    match meeting.compare_set(&place_of(rank), None, b"taken")? {
+        Swap::Swapped => Ok(()),
+        _ => Err(StoreError::RankTaken { rank, occasion: "the meeting".to_owned() }.into()),
+    }
+}
+
 /// Shows this rank's card and hears the verdict, with everyone's cards if they agree.
 ///
 /// Rank 0 judges for all: it takes the cards as they come, so that ranks which were set up
@@ -145,9 +154,6 @@ fn exchange(
         address,
         process: std::process::id(),
     };
-    if !matches!(meeting.compare_set(&place_of(rank), None, b"taken")?, Swap::Swapped) {
-        return Err(StoreError::RankTaken { rank, occasion: "the meeting".to_owned() }.into());
-    }
     verdict::show(meeting, rank, &mine)?;
     let verdict = match rank {
         0 => give_verdict(world, meeting, until)?,

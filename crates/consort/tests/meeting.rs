@@ -184,9 +184,12 @@ fn a_rank_killed_before_it_comes_is_named() {
 
 #[test]
 fn two_processes_of_one_rank_are_found_out() {
-    let job = Ranks::new(3).start(|ctx| {
+    let mut job = Ranks::new(3).start(|ctx| {
         let twin = if ctx.rank() == 2 { 1 } else { ctx.rank() };
         let group = invited(ctx).rank(twin).world(2).init();
+        ctx.reach("judged");
+        // The store goes with rank 0, and the twin may be late.
+        let _: String = ctx.told("all are judged");
         match group {
             Ok(group) => {
                 group.barrier("both").unwrap();
@@ -196,6 +199,10 @@ fn two_processes_of_one_rank_are_found_out() {
         }
     });
     let _port = tell_where(&job);
+    for rank in 0..3 {
+        job.await_point(rank, "judged");
+    }
+    job.tell("all are judged", &"yes");
     let errors = job.expect_all();
     let told: Vec<&String> = errors.iter().filter(|error| !error.is_empty()).collect();
     assert_eq!(told.len(), 1, "{errors:?}");
