@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test ends with the first surprise")]
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
-use consort_testkit::{Skip, skip};
+use consort_testkit::{Hosts, Skip, skip};
 
 #[test]
 fn a_gloo_program_just_works() {
@@ -20,27 +20,67 @@ fn a_gloo_program_just_works() {
 }
 
 #[test]
+fn a_gloo_program_works_across_hosts() {
+    let runs = match run_on_two_hosts("gloo.py") {
+        Ok(runs) => runs,
+        Err(reason) => return skip(reason),
+    };
+    for (rank, run) in runs.iter().enumerate() {
+        assert!(run.status.success(), "{}", text(run));
+        let line = format!("[{rank}] rank {rank} of 2: sum 999001000");
+        assert!(text(run).contains(&line), "{}", text(run));
+    }
+}
+
+#[test]
+fn a_rank_that_raises_on_another_host_is_reported_on_both() {
+    let runs = match run_on_two_hosts("raises.py") {
+        Ok(runs) => runs,
+        Err(reason) => return skip(reason),
+    };
+    runs.iter().for_each(assert_reports_rank_1);
+}
+
+#[test]
 fn a_rank_that_raises_is_reported_with_its_traceback() {
     let run = match run("raises.py") {
         Ok(run) => run,
         Err(reason) => return skip(reason),
     };
-    assert_eq!(run.status.code(), Some(1), "{}", text(&run));
-    let output = text(&run);
+    assert_reports_rank_1(&run);
+}
+
+fn assert_reports_rank_1(run: &Output) {
+    let output = text(run);
+    assert_eq!(run.status.code(), Some(1), "{output}");
     let report = output.split("consort: rank ").nth(1).unwrap_or_else(|| panic!("{output}"));
     assert!(report.starts_with("1 failed: exit code 1"), "{output}");
     assert!(report.contains("ValueError: the data has a hole"), "{output}");
 }
 
 fn run(program: &str) -> Result<Output, Skip> {
-    let python = python()?;
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(program);
-    let output = Command::new(env!("CARGO_BIN_EXE_consort"))
-        .args(["run", "-n", "2", "--"])
-        .args([python, program])
-        .output()
-        .unwrap();
-    Ok(output)
+    let mut command = Command::new(env!("CARGO_BIN_EXE_consort"));
+    command.args(["run", "-n", "2", "--"]).arg(python()?).arg(source(program));
+    Ok(command.output().unwrap())
+}
+
+fn run_on_two_hosts(program: &str) -> Result<[Output; 2], Skip> {
+    let (python, hosts) = (python()?, Hosts::new(2)?);
+    let directory = tempfile::tempdir().unwrap();
+    let runs = [0, 1].map(|host| {
+        let mut command = hosts.host(host).command(env!("CARGO_BIN_EXE_consort"));
+        let place = format!("tcp://{}:29400", hosts.host(0).address());
+        command.args(["run", "--nnodes", "2", "--rdzv", &place, "--secret-file"]);
+        command.arg(directory.path().join("secret")).arg("--").arg(&python).arg(source(program));
+        // Gloo would look the host's name up, and such a host is in no directory.
+        command.env("GLOO_SOCKET_IFNAME", "eth0");
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    });
+    Ok(runs.map(|run| run.wait_with_output().unwrap()))
+}
+
+fn source(program: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(program)
 }
 
 /// A Python with torch, installed under `target/` if it is not there yet. What cannot be had on

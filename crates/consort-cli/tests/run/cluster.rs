@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use consort_testkit::{Hosts, skip};
@@ -40,8 +40,23 @@ impl Cluster {
         options: &[&str],
         program: impl IntoIterator<Item = impl AsRef<OsStr>>,
     ) -> Launch {
+        self.start(host, &self.secret(), options, program)
+    }
+
+    /// Starts two hosts' job on one of them, with a secret of its own.
+    pub(crate) fn launch_with_secret(&self, host: usize, secret: &Path) -> Launch {
+        self.start(host, secret, &["--nnodes", "2"], ["true"])
+    }
+
+    fn start(
+        &self,
+        host: usize,
+        secret: &Path,
+        options: &[&str],
+        program: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Launch {
         let mut command = self.command(host);
-        command.args(["--rdzv", &self.meeting()]).arg("--secret-file").arg(self.secret());
+        command.args(["--rdzv", &self.meeting()]).arg("--secret-file").arg(secret);
         command.args(options).arg("--").args(program);
         Launch::command(command)
     }

@@ -42,10 +42,7 @@ fn a_host_waits_for_its_copy_of_the_secret_and_says_where_to_get_it() {
     let a = cluster.launch(0, &["--nnodes", "2"], "true");
     a.await_notice("made the job's secret");
     let copy = cluster.path("copy");
-    let mut command = cluster.command(1);
-    command.args(["--nnodes", "2", "--rdzv", &cluster.meeting(), "--secret-file"]).arg(&copy);
-    command.arg("true");
-    let b = Launch::command(command);
+    let b = cluster.launch_with_secret(1, &copy);
     let holder = cluster.hosts.host(0).address();
     b.await_notice(&format!("there is no file {}: copy it from {holder}", copy.display()));
     fs::copy(cluster.secret(), &copy).unwrap();

@@ -5,7 +5,6 @@ use rustix::process::Signal;
 
 use super::UNTIL_DONE;
 use crate::cluster::Cluster;
-use crate::launch::Launch;
 
 #[test]
 fn a_host_with_another_secret_is_turned_away_and_disturbs_nobody() {
@@ -14,10 +13,7 @@ fn a_host_with_another_secret_is_turned_away_and_disturbs_nobody() {
     a.await_notice("made the job's secret");
     let other = cluster.path("other");
     Secret::generate().unwrap().write_new(&other).unwrap();
-    let mut command = cluster.command(1);
-    command.args(["--nnodes", "2", "--rdzv", &cluster.meeting(), "--secret-file"]).arg(&other);
-    command.arg("true");
-    let stranger = Launch::command(command).finish_cleanly();
+    let stranger = cluster.launch_with_secret(1, &other).finish_cleanly();
     assert_eq!(stranger.code, 1, "{stranger:?}");
     assert!(stranger.stderr.contains("the secrets differ"), "{stranger:?}");
     let b = cluster.launch(1, &["--nnodes", "2"], "true");
