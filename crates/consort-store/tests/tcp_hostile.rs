@@ -372,7 +372,7 @@ impl House {
         self.member.set("alive", b"yes").unwrap();
         assert_eq!(self.member.get("alive", soon()).unwrap(), b"yes");
         let taken = started.elapsed();
-        assert!(taken < Duration::from_secs(3), "a member had to wait {taken:?}");
+        assert!(taken < Duration::from_secs(10), "a member had to wait {taken:?}");
     }
 
     /// There is one line about this peer, and it says why.
