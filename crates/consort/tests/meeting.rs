@@ -127,7 +127,7 @@ fn a_group_is_left_soon_though_the_process_with_the_store_is_stopped() {
     let mut job = Ranks::new(2).start(|ctx| {
         let group = invited(ctx).init().unwrap();
         ctx.reach("met");
-        let _: String = ctx.told("go on");
+        let _: String = ctx.told(if ctx.rank() == 0 { "rank 1 has left" } else { "rank 0 stands" });
         let started = Instant::now();
         drop(group);
         ctx.reach("left");
@@ -138,9 +138,10 @@ fn a_group_is_left_soon_though_the_process_with_the_store_is_stopped() {
         job.await_point(rank, "met");
     }
     job.stop(0);
-    job.tell("go on", &"yes");
+    job.tell("rank 0 stands", &"yes");
     job.await_point(1, "left");
     job.cont(0);
+    job.tell("rank 1 has left", &"yes");
     let took = job.expect_all();
     assert!(took[1] < Duration::from_secs(20), "{took:?}");
 }
