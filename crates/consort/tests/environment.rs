@@ -65,9 +65,18 @@ fn what_is_missing_is_told_beside_what_was_found() {
     assert!(said.contains("found: MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 RANK=1"), "{said}");
 }
 
+/// The processes of all tests here begin in this one.
 #[test]
-#[ignore = "a rank of the tests beside it, which start it with the variables it needs"]
-fn one_rank() {
+fn a_process_without_a_launcher_is_told_what_to_do() {
+    if std::env::var_os(CHILD).is_some() {
+        return be_a_rank();
+    }
+    let [said] = run([String::new()]);
+    assert!(said.contains("found: nothing"), "{said}");
+    assert!(said.contains("`consort run -n N -- PROGRAM` sets all of it"), "{said}");
+}
+
+fn be_a_rank() {
     match consort::init() {
         Ok(group) => {
             group.barrier("both are here").unwrap();
@@ -90,8 +99,9 @@ fn run<const N: usize>(environments: [String; N]) -> [String; N] {
     let started = environments.map(|environment| {
         let variables = environment.split_whitespace().map(|pair| pair.split_once('=').unwrap());
         Command::new(std::env::current_exe().unwrap())
-            .args(["one_rank", "--exact", "--ignored", "--nocapture"])
+            .args(["a_process_without_a_launcher_is_told_what_to_do", "--exact", "--nocapture"])
             .env_clear()
+            .env(CHILD, "")
             .envs(variables)
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
@@ -112,3 +122,5 @@ fn write_secret(path: &Path) {
     let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(path).unwrap();
     file.write_all(Secret::generate().unwrap().to_hex().as_bytes()).unwrap();
 }
+
+const CHILD: &str = "TESTKIT_CHILD";
