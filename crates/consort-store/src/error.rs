@@ -76,7 +76,7 @@ pub enum Error {
     },
 
     /// The job's secret could not be had.
-    #[error("cannot read the job's secret from {path}: {reason}")]
+    #[error("the job's secret in {path}: {reason}")]
     Secret {
         /// The file.
         path: PathBuf,

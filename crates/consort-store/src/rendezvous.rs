@@ -167,7 +167,8 @@ impl Rendezvous {
     pub fn see_off(&mut self, until: Deadline) -> Result<bool> {
         self.hear(Deadline::now())?;
         let Some(rounds) = self.state() else { return Ok(true) };
-        let all = rounds.seated().map(|node| node.id).chain(rounds.expected.iter().copied());
+        let away = rounds.expected.iter().map(|node| node.id);
+        let all = rounds.seated().map(|node| node.id).chain(away);
         let others: Vec<String> = all.filter(|id| *id != self.me.id).map(departed_key).collect();
         let others: Vec<&str> = others.iter().map(String::as_str).collect();
         match self.store.wait(&others, until) {

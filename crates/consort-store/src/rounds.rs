@@ -60,7 +60,7 @@ pub struct Rounds {
     /// Who came when the round was running or full.
     pub waiting: Vec<Node>,
     /// Who took part in the round before and should come back.
-    pub expected: Vec<NodeId>,
+    pub expected: Vec<Node>,
 }
 
 /// How far a round has come.
@@ -183,7 +183,7 @@ impl Rounds {
     /// who came first. The rest waits.
     pub fn close(&mut self) {
         let expected = std::mem::take(&mut self.expected);
-        self.nodes.sort_by_key(|node| !expected.contains(&node.id));
+        self.nodes.sort_by_key(|node| !expected.iter().any(|other| other.id == node.id));
         self.waiting = self.nodes.split_off(self.nodes.len().min(self.options.max as usize));
         self.nodes.sort_by(|a, b| order(a).cmp(&order(b)));
         self.phase = Phase::Running { finished: Vec::new(), failing: None };
@@ -194,7 +194,7 @@ impl Rounds {
         self.epoch += 1;
         self.cause = cause;
         self.phase = Phase::Gathering;
-        self.expected = self.nodes.drain(..).map(|node| node.id).collect();
+        self.expected = std::mem::take(&mut self.nodes);
         self.nodes = std::mem::take(&mut self.waiting);
     }
 
@@ -243,7 +243,7 @@ impl Rounds {
         let running = self.running(id).is_some();
         self.nodes.retain(|node| node.id != id);
         self.waiting.retain(|node| node.id != id);
-        self.expected.retain(|other| *other != id);
+        self.expected.retain(|node| node.id != id);
         if !running {
             return;
         }
@@ -266,9 +266,9 @@ impl Rounds {
     }
 
     /// The neighbour whose heart this node listens to: the one before it, round the circle of all
-    /// who take part, have joined or wait.
+    /// who take part, have joined, wait or should come back.
     pub fn neighbour(&self, id: NodeId) -> Option<&Node> {
-        let circle: Vec<&Node> = self.seated().collect();
+        let circle: Vec<&Node> = self.seated().chain(self.missing()).collect();
         let place = circle.iter().position(|node| node.id == id)?;
         let before = (place + circle.len() - 1) % circle.len();
         Some(circle[before]).filter(|node| node.id != id)
@@ -279,20 +279,26 @@ impl Rounds {
         self.nodes.iter().chain(&self.waiting)
     }
 
+    /// Who should come back and has not yet: perhaps its ranks still take leave.
+    fn missing(&self) -> impl Iterator<Item = &Node> {
+        self.expected.iter().filter(|node| !self.seated().any(|other| other.id == node.id))
+    }
+
     fn decide_gathering(&self, now: Instant, quiet_since: Instant) -> Decision {
         let count = self.nodes.len();
         if count < self.options.min as usize {
             return Decision::Wait(None);
         }
-        let joined = |id: &NodeId| self.nodes.iter().any(|node| node.id == *id);
-        let all_back = self.expected.iter().all(joined);
+        // Who should come back is awaited as long as its heart beats; silence takes it off the list.
+        if self.missing().next().is_some() {
+            return Decision::Wait(None);
+        }
         let full = count >= self.options.max as usize;
         let last_call = quiet_since.checked_add(self.options.last_call);
         let called = last_call.is_some_and(|last_call| now >= last_call);
-        if (all_back && (full || self.epoch > 0)) || called {
-            Decision::Close
-        } else {
-            Decision::Wait(last_call)
+        match full || self.epoch > 0 || called {
+            true => Decision::Close,
+            false => Decision::Wait(last_call),
         }
     }
 

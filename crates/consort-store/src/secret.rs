@@ -55,7 +55,13 @@ impl Secret {
         };
         create().map_err(|error: io::Error| Error::Secret {
             path: path.to_owned(),
-            reason: format!("cannot create it: {error}"),
+            reason: match error.kind() {
+                io::ErrorKind::AlreadyExists => {
+                    "the file is there already and is never overwritten; give another name"
+                        .to_owned()
+                }
+                _ => format!("cannot create it: {error}"),
+            },
         })
     }
 
@@ -103,6 +109,10 @@ pub(crate) fn random() -> Result<[u8; 32]> {
 }
 
 fn read(path: &Path) -> Result<Secret, String> {
+    let about = path.metadata().map_err(|error| error.to_string())?;
+    if !about.is_file() {
+        return Err("it is not a regular file".to_owned());
+    }
     let file = File::open(path).map_err(|error| error.to_string())?;
     let about = file.metadata().map_err(|error| error.to_string())?;
     let owner = rustix::process::geteuid().as_raw();

@@ -1,6 +1,7 @@
 //! A store over TCP: [`Server`] holds the data, [`TcpStore`] is a client's handle on it.
 
 mod client;
+mod complaints;
 mod connection;
 mod dial;
 mod server;

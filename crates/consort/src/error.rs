@@ -1,5 +1,6 @@
 //! What can go wrong when processes meet.
 
+use std::fmt;
 use std::time::Duration;
 
 use consort_store::ErrorKind;
@@ -10,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Why a call failed.
 ///
 /// [`kind`](Error::kind) sorts the variants into the few cases that code acts on.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// It is not known who this process is or where to meet.
@@ -53,6 +54,13 @@ pub enum Error {
     /// The system does not say which host this is.
     #[error("cannot tell which host this is: {0}")]
     Host(std::io::Error),
+}
+
+impl fmt::Debug for Error {
+    /// As it is shown: `main` prints the `Debug` form of the error it returns.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl Error {

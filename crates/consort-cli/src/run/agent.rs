@@ -106,6 +106,8 @@ fn watch(seat: &Rendezvous, round: &Round, inbox: &Inbox) -> Result<(), RunError
         match seat.watch(&round, Deadline::never()) {
             Ok(News::Nothing) => {}
             news => {
+                // Whoever hears it may be about to end, and is to be the last to hold the store.
+                drop(seat);
                 // If nobody receives it, the launcher has ended.
                 let _ = events.send(Event::News(round.epoch, news));
                 return;

@@ -20,6 +20,18 @@ pub(crate) enum RunError {
         error: io::Error,
     },
 
+    /// There are not files enough to watch so many ranks.
+    #[error(
+        "cannot start {ranks} ranks: the launcher opens four files a rank, which allows {most} \
+         here; `ulimit -n` raises the limit"
+    )]
+    TooManyRanks {
+        /// How many were asked for.
+        ranks: u32,
+        /// How many there can be.
+        most: u64,
+    },
+
     /// The directory for output could not be used.
     #[error("cannot write logs to {}: {error}", path.display())]
     LogDir {

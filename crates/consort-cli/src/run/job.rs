@@ -30,6 +30,10 @@ impl Job {
             .map_err(|error| RunError::System { doing: "start the guard process", error })?;
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let files = raise_limit_of_files();
+        let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / FILES_PER_RANK;
+        if u64::from(settings.local_world) > most {
+            return Err(RunError::TooManyRanks { ranks: settings.local_world, most });
+        }
         Ok(Self { settings, guard, host, files, cores })
     }
 
@@ -48,3 +52,6 @@ fn raise_limit_of_files() -> Option<u64> {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     current
 }
+
+/// Two for its output, one to know it by, one for its lifeline.
+const FILES_PER_RANK: u64 = 4;

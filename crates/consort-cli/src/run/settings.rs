@@ -68,6 +68,11 @@ impl Settings {
                     .to_owned(),
             );
         }
+        for (option, time) in [("--timeout", args.timeout), ("--liveness", args.liveness)] {
+            if time.is_some_and(|time| time.is_zero()) {
+                return Err(format!("{option} 0 would give up before anything can happen"));
+            }
+        }
         if let Some(rank) = args.node_rank
             && rank >= most
         {
@@ -136,6 +141,12 @@ pub(crate) mod tests {
         let error = settings("--nnodes 2 --rdzv tcp://h:1 prog").unwrap_err();
         assert!(error.contains("consort secret FILE"), "{error}");
         assert!(settings("--nnodes 2 --rdzv tcp://h:1 --secret-file s prog").is_ok());
+    }
+
+    #[test]
+    fn no_time_at_all_is_refused() {
+        assert!(settings("--liveness 0s prog").unwrap_err().contains("--liveness"));
+        assert!(settings("--timeout 0ms prog").unwrap_err().contains("--timeout"));
     }
 
     #[test]

@@ -101,7 +101,7 @@ fn a_limit_that_stops_the_start_is_named_and_nothing_runs_on() {
     command.arg(env!("CARGO_BIN_EXE_consort"));
     let run = Launch::command(command).finish_cleanly();
     assert_eq!(run.code, 1, "{run:?}");
-    assert!(run.stderr.contains("cannot start rank"), "{run:?}");
+    assert!(run.stderr.contains("cannot start 64 ranks"), "{run:?}");
     assert!(run.stderr.contains("`ulimit -n` raises the limit"), "{run:?}");
 }
 

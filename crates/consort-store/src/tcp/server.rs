@@ -12,6 +12,7 @@ use mio::event::Event;
 use mio::{Events, Interest, Poll, Token, Waker};
 use socket2::{Domain, Socket, Type};
 
+use super::complaints::Complaints;
 use super::connection::{Connection, End, Turn};
 use super::tune;
 use crate::deadline::clock_now;
@@ -108,7 +109,9 @@ impl Server {
             next: FIRST_CLIENT,
             openings: VecDeque::new(),
             opening_count: 0,
+            openings_limit: openings_limit(),
             accept_again: None,
+            complaints: Complaints::new(clock_now()),
             again: Vec::new(),
             unwritten: Vec::new(),
             answers: Answers::new(),
@@ -146,8 +149,10 @@ struct Room {
     /// Who is in the handshake since when, oldest first; some have left it meanwhile.
     openings: VecDeque<(Instant, usize)>,
     opening_count: usize,
+    openings_limit: usize,
     /// When to try to accept again, after the system had no descriptors left.
     accept_again: Option<Instant>,
+    complaints: Complaints,
     /// Who may have more to read than one turn allows.
     again: Vec<usize>,
     /// Who has answers to be written.
@@ -209,7 +214,7 @@ impl Room {
     /// are connected have had one.
     fn accept(&mut self) {
         for _ in 0..ACCEPTS_PER_TURN {
-            if self.opening_count >= OPENINGS && !self.drop_slow_opening() {
+            if self.opening_count >= self.openings_limit && !self.drop_slow_opening() {
                 break;
             }
             match self.listener.accept() {
@@ -217,7 +222,9 @@ impl Room {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "the store's server cannot take more clients for now");
+                    if self.complaints.another(clock_now()).is_some() {
+                        tracing::warn!(%error, "the store's server cannot take more clients for now");
+                    }
                     self.accept_again = Some(clock_now() + ACCEPT_PAUSE);
                     return;
                 }
@@ -355,28 +362,41 @@ impl Room {
         if !connection.is_open() {
             self.opening_count -= 1;
         }
-        let peer = connection.describe();
-        match end {
-            End::Gone => {}
-            End::Refused(reason) => {
-                connection.refuse(reason);
-                tracing::warn!(%peer, "refused a connection to the store: {reason}");
-            }
-            End::Damaged(damage) => {
-                tracing::warn!(%peer, "closed a connection to the store: {damage}");
-            }
-            End::Deaf => {
-                tracing::warn!(%peer, "closed a connection to the store: it reads no answers");
-            }
+        if let End::Refused(reason) = end {
+            connection.refuse(reason);
         }
+        self.complain(&connection.describe(), end);
         // The connection is dropped either way, and the system forgets it then.
         let _ = self.poll.registry().deregister(connection.stream());
         self.machine.forget(client as u64);
+    }
+
+    /// One line for whoever was not let in or had to be closed.
+    fn complain(&mut self, peer: &str, end: &End) {
+        let what = match end {
+            End::Gone => return,
+            End::Refused(reason) => format!("refused a connection to the store: {reason}"),
+            End::Damaged(damage) => format!("closed a connection to the store: {damage}"),
+            End::Deaf => "closed a connection to the store: it reads no answers".to_owned(),
+        };
+        match self.complaints.another(clock_now()) {
+            None => {}
+            Some(0) => tracing::warn!(%peer, "{what}"),
+            Some(more) => tracing::warn!(%peer, "{what}; {more} others were not told of"),
+        }
     }
 }
 
 fn ticket(client: usize, call: u64) -> Ticket {
     Ticket { client: client as u64, call }
+}
+
+/// How many clients may be in the handshake at one time: strangers must not use up the descriptors
+/// that members and the rest of the process need.
+fn openings_limit() -> usize {
+    use rustix::process::{Resource, getrlimit};
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(descriptors / 4).unwrap_or(OPENINGS).clamp(1, OPENINGS)
 }
 
 /// Errors of `accept` that concern the connection, not the listener.
@@ -394,7 +414,7 @@ const WAKER: Token = Token(1);
 const FIRST_CLIENT: usize = 2;
 const BACKLOG: i32 = 4096;
 const SCRATCH: usize = 64 << 10;
-/// Clients that may be in the handshake at one time.
+/// Clients that may be in the handshake at one time, if there are descriptors enough.
 const OPENINGS: usize = 1024;
 /// What a member takes at most for the handshake, unless something is wrong.
 const PROMPT: Duration = Duration::from_secs(1);
