@@ -42,13 +42,15 @@ pub struct Rendezvous {
 }
 
 impl Rendezvous {
-    /// Takes a seat. `store` is the whole job's; rounds are kept under `rounds/` in it.
+    /// Takes a seat. `store` is the whole job's; rounds are kept under `rounds/` in it. Its
+    /// [`patience`](Store::patience) should be shorter than the time that a node may be silent:
+    /// what gets no answer is asked again.
     ///
     /// # Errors
     /// When the system has no thread for the heart.
     pub fn new(store: &Arc<dyn Store>, me: Node, options: RoundOptions) -> Result<Self> {
         let store: Arc<dyn Store> = Arc::new(PrefixStore::new("rounds", store.clone()));
-        let heart = Arc::new(Heart::start(store.clone(), beat_key(&me), options.liveness / 5)?);
+        let heart = Arc::new(Heart::start(store.clone(), beat_key(&me), options.liveness)?);
         let quiet_since = clock_now();
         Ok(Self { store, me, options, seen: None, quiet_since, listening: None, heart })
     }

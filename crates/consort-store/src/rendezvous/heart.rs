@@ -3,10 +3,11 @@
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::deadline::clock_now;
 use crate::error::{Error, Result};
+use crate::member::Pulse;
 use crate::store::Store;
 
 /// Beats in a thread of its own: adds to a count in the store until it is dropped.
@@ -14,23 +15,28 @@ use crate::store::Store;
 pub(super) struct Heart {
     stop: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
-    answered: Arc<Mutex<Instant>>,
+    silence: Arc<Mutex<Duration>>,
 }
 
 impl Heart {
-    pub(super) fn start(store: Arc<dyn Store>, key: String, every: Duration) -> Result<Self> {
+    /// Starts to beat, several times within the time that a node may be silent.
+    pub(super) fn start(store: Arc<dyn Store>, key: String, liveness: Duration) -> Result<Self> {
         let (stop, stopped) = mpsc::channel::<()>();
-        let answered = Arc::new(Mutex::new(clock_now()));
-        let felt = answered.clone();
+        let silence = Arc::new(Mutex::new(Duration::ZERO));
+        let felt = silence.clone();
         let beat = move || {
+            let mut pulse = Pulse::new(clock_now(), liveness / 2);
+            let mut beats = 0;
             loop {
                 match store.add(&key, 1) {
-                    Ok(_) => *felt.lock().unwrap_or_else(PoisonError::into_inner) = clock_now(),
+                    Ok(now) => beats = now,
                     // Whoever watches the store notices too, and tells.
                     Err(Error::Lost { .. }) => return,
                     Err(_) => {}
                 }
-                if stopped.recv_timeout(every) != Err(RecvTimeoutError::Timeout) {
+                let silent = pulse.hear(clock_now(), beats);
+                *felt.lock().unwrap_or_else(PoisonError::into_inner) = silent;
+                if stopped.recv_timeout(liveness / 5) != Err(RecvTimeoutError::Timeout) {
                     return;
                 }
             }
@@ -39,13 +45,12 @@ impl Heart {
             .name("consort-heart".to_owned())
             .spawn(beat)
             .map_err(|source| Error::System { doing: "starting the heart's thread", source })?;
-        Ok(Self { stop: Some(stop), thread: Some(thread), answered })
+        Ok(Self { stop: Some(stop), thread: Some(thread), silence })
     }
 
-    /// For how long the store has not answered a beat.
+    /// For how long the store has not answered any beat.
     pub(super) fn silence_of_store(&self) -> Duration {
-        let answered = *self.answered.lock().unwrap_or_else(PoisonError::into_inner);
-        clock_now().saturating_duration_since(answered)
+        *self.silence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
