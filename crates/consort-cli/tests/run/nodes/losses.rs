@@ -1,12 +1,16 @@
 //! Hosts that go: killed, cut off, stopped or asked to.
 
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
+use std::{env, process, thread};
 
 use rustix::process::Signal;
 
 use super::UNTIL_DONE;
 use crate::cluster::Cluster;
-use crate::launch::Launch;
+use crate::launch::{Launch, wait_until};
+use crate::program::program;
 
 #[test]
 fn a_killed_host_is_gone_on_without_and_a_new_one_taken_in() {
@@ -46,12 +50,13 @@ fn a_host_that_is_cut_off_is_gone_on_without_and_ends() {
 #[test]
 fn a_cable_that_is_mended_in_time_changes_nothing() {
     let Some(cluster) = Cluster::new(2) else { return };
-    let options = ["--nnodes", "2", "--liveness", "20s"];
+    let options = ["--nnodes", "2", "--liveness", "10s"];
     let runs = [0, 1].map(|host| cluster.launch(host, &options, UNTIL_DONE));
     runs[0].await_lines(1, "up 0/2");
     runs[1].await_lines(1, "up 1/2");
     cluster.hosts.cut(1);
-    std::thread::sleep(Duration::from_secs(7));
+    // The longer it takes, the longer the systems wait before they try again.
+    thread::sleep(Duration::from_secs(3));
     cluster.hosts.mend(1);
     cluster.touch("done");
     for run in runs.map(Launch::finish_cleanly) {
@@ -72,6 +77,35 @@ fn a_host_that_is_asked_to_end_leaves_in_order() {
     assert_eq!(a.code, 0, "{a:?}");
     let left = format!("{} left; starting again", cluster.shown(1));
     assert!(a.stderr.contains(&left), "{a:?}");
+}
+
+#[test]
+fn ranks_that_fail_because_a_host_leaves_are_not_blamed() {
+    let program = program(|| {
+        let variable = |name: &str| env::var(name).unwrap();
+        println!("up {}/{}", variable("RANK"), variable("WORLD_SIZE"));
+        let place = format!("{}:{}", variable("MASTER_ADDR"), variable("MASTER_PORT"));
+        match (variable("WORLD_SIZE").as_str(), variable("RANK").as_str()) {
+            ("1", _) => {}
+            (_, "0") => {
+                let (mut peer, _) = TcpListener::bind(place).unwrap().accept().unwrap();
+                println!("connected");
+                let _ = peer.read(&mut [0]);
+                process::exit(1);
+            }
+            _ => {
+                let _peer = wait_until("rank 0", || TcpStream::connect(&place).ok());
+                thread::sleep(Duration::from_secs(600));
+            }
+        }
+    });
+    let Some(cluster) = Cluster::new(2) else { return };
+    let [a, b] = [0, 1].map(|host| cluster.launch_program(host, &ELASTIC, &program));
+    a.await_lines(1, "connected");
+    b.signal(Signal::TERM);
+    let (a, b) = (a.finish_cleanly(), b.finish_cleanly());
+    assert_eq!((a.code, b.code), (0, 143), "{a:?} {b:?}");
+    assert!(a.stdout.contains("up 0/1") && !a.stderr.contains("failed"), "{a:?}");
 }
 
 #[test]
@@ -163,6 +197,21 @@ fn a_launcher_that_was_stopped_for_too_long_ends_its_old_ranks_and_comes_back() 
 }
 
 #[test]
+fn a_holder_that_was_stopped_for_too_long_goes_on_without_the_others() {
+    let Some(cluster) = Cluster::new(2) else { return };
+    let [a, b] = elastic(&cluster);
+    a.signal(Signal::STOP);
+    let b = b.finish_cleanly();
+    assert_eq!(b.code, 1, "{b:?}");
+    let lost = format!("lost the store at {}: it has not answered for", cluster.meeting());
+    assert!(b.stderr.contains(&lost), "{b:?}");
+    a.signal(Signal::CONT);
+    a.await_lines(1, "up 0/1");
+    cluster.touch("done");
+    assert_eq!(a.finish_cleanly().code, 0);
+}
+
+#[test]
 fn a_holder_that_was_stopped_briefly_blames_nobody() {
     let Some(cluster) = Cluster::new(2) else { return };
     let options = ["--nnodes", "2", "--liveness", "20s"];
@@ -170,7 +219,7 @@ fn a_holder_that_was_stopped_briefly_blames_nobody() {
     runs[0].await_lines(1, "up 0/2");
     runs[1].await_lines(1, "up 1/2");
     runs[0].signal(Signal::STOP);
-    std::thread::sleep(Duration::from_secs(7));
+    thread::sleep(Duration::from_secs(7));
     runs[0].signal(Signal::CONT);
     cluster.touch("done");
     for run in runs.map(Launch::finish_cleanly) {
