@@ -62,3 +62,62 @@ impl Drop for Heart {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deadline::Deadline;
+    use crate::error::Missing;
+    use crate::mem::MemStore;
+    use crate::request::{Reply, Request};
+
+    /// Does what it is told, call by call, and says when the next one comes.
+    #[derive(Debug)]
+    struct Told {
+        store: MemStore,
+        calls: mpsc::Sender<()>,
+        orders: Mutex<mpsc::Receiver<Duration>>,
+    }
+
+    impl Store for Told {
+        fn call(&self, request: &Request<'_>, until: Deadline) -> Result<Reply> {
+            let _ = self.calls.send(());
+            match self.orders.lock().unwrap().recv() {
+                Ok(Duration::ZERO) => self.store.call(request, until),
+                Ok(nap) => {
+                    std::thread::sleep(nap);
+                    Err(Error::Timeout { verb: "add", waited: nap, missing: Missing::default() })
+                }
+                Err(mpsc::RecvError) => {
+                    Err(Error::Lost { peer: "test".to_owned(), reason: "over".to_owned() })
+                }
+            }
+        }
+
+        fn duplicate(&self) -> Result<Arc<dyn Store>> {
+            self.store.duplicate()
+        }
+    }
+
+    #[test]
+    fn a_long_stop_counts_as_a_short_silence_and_an_answer_ends_it() {
+        let liveness = Duration::from_millis(200);
+        let (calls, called) = mpsc::channel();
+        let (order, orders) = mpsc::channel();
+        let store = Told { store: MemStore::new(), calls, orders: Mutex::new(orders) };
+        let heart = Heart::start(Arc::new(store), "beat".to_owned(), liveness).unwrap();
+        let silence_after = |what: Duration| {
+            called.recv().unwrap();
+            order.send(what).unwrap();
+            called.recv().unwrap();
+            let silence = heart.silence_of_store();
+            order.send(Duration::ZERO).unwrap();
+            silence
+        };
+        silence_after(Duration::ZERO);
+        let silence = silence_after(liveness * 5);
+        assert!(silence > Duration::ZERO && silence < liveness, "{silence:?}");
+        assert_eq!(silence_after(Duration::ZERO), Duration::ZERO);
+        drop(order);
+    }
+}
