@@ -1,12 +1,15 @@
 //! What is done to ranks happens, and nothing is left of them.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+mod panics;
+
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{env, fs, process, thread};
 
 use consort_testkit::{Outcome, Ranks};
+
+use self::panics::panic_of;
 
 #[test]
 fn a_rank_is_killed_at_a_known_point() {
@@ -178,14 +181,4 @@ fn is_true_soon(mut condition: impl FnMut() -> bool) -> bool {
 
 fn sleep_for_ever() {
     thread::sleep(Duration::from_secs(600));
-}
-
-fn panic_of<T>(body: impl FnOnce() -> T) -> String {
-    match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(_) => panic!("it should have panicked"),
-        Err(payload) => match payload.downcast::<String>() {
-            Ok(words) => *words,
-            Err(payload) => (*payload.downcast::<&str>().expect("words")).to_owned(),
-        },
-    }
 }

@@ -1,9 +1,12 @@
 //! Ranks are real processes, and what happens to them is told.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+mod panics;
+
 use std::{env, fs, process};
 
 use consort_testkit::{Context, Job, Outcome, Ranks, ranks};
+
+use self::panics::panic_of;
 
 #[test]
 fn every_rank_is_a_process_of_its_own_and_results_come_in_rank_order() {
@@ -107,14 +110,4 @@ fn a_test_starts_ranks_once() {
     assert_eq!(ranks(1, body), [0]);
     let words = panic_of(|| ranks(1, body));
     assert!(words.contains("has started ranks before"), "{words}");
-}
-
-fn panic_of<T>(body: impl FnOnce() -> T) -> String {
-    match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(_) => panic!("it should have panicked"),
-        Err(payload) => match payload.downcast::<String>() {
-            Ok(words) => *words,
-            Err(payload) => (*payload.downcast::<&str>().expect("words")).to_owned(),
-        },
-    }
 }
