@@ -15,6 +15,7 @@
 //! | [`net`] | which interfaces, and which of them leads to a peer |
 //! | [`host`] | which machine this is: who can share memory with whom |
 //! | [`clock`] | whether its clocks can be relied on |
+//! | [`view`] | bytes that another process may write while they are looked at |
 //! | [`ability`] | whether the system calls that consort is built on are permitted |
 //!
 //! Nothing here fails because a file is missing: what cannot be known is `None` or empty, and
@@ -32,7 +33,8 @@
 //!
 //! Every reader comes in two parts: a parser over text, and a thin function that reads the files
 //! under a root directory. The root is `/` except in tests.
-#![forbid(unsafe_code)]
+// This crate is where atomics and memory of other processes are handled for all others.
+#![allow(clippy::disallowed_types)]
 
 pub mod ability;
 mod cgroup;
@@ -43,3 +45,4 @@ pub mod memory;
 pub mod net;
 mod root;
 pub mod topo;
+pub mod view;

@@ -1,0 +1,189 @@
+//! Bytes that may be written while they are looked at.
+//!
+//! A collective works on memory that Rust's references cannot describe: another process may write
+//! it, or the result may go to the very place an operand is read from. A [`Source`] is bytes that
+//! can be read, a [`Target`] bytes that can be written too. Both are bounded, live no longer than
+//! what they look at, and may overlap each other freely. They are never turned into references.
+//!
+//! What another process writes at the same time is read as some mixture of old and new bytes. When
+//! the bytes are whole is the business of the protocol that hands the memory over.
+
+use std::cell::Cell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::ptr::{self, NonNull};
+
+/// Bytes to be read.
+#[derive(Clone, Copy)]
+pub struct Source<'a> {
+    start: NonNull<u8>,
+    len: usize,
+    // Cells may change under a reader, and neither they nor this may go to another thread.
+    life: PhantomData<&'a [Cell<u8>]>,
+}
+
+impl<'a> Source<'a> {
+    /// How many bytes.
+    pub fn len(self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// Where they begin.
+    pub fn as_ptr(self) -> *const u8 {
+        self.start.as_ptr()
+    }
+
+    /// Some of them.
+    ///
+    /// # Panics
+    /// When the range is not within them.
+    #[inline]
+    pub fn slice(self, range: Range<usize>) -> Self {
+        Self { start: within(self.start, self.len, &range), len: range.len(), life: PhantomData }
+    }
+
+    /// A copy of them.
+    pub fn to_vec(self) -> Vec<u8> {
+        let mut bytes = vec![0; self.len];
+        Target::from(&mut bytes[..]).copy_from(self);
+        bytes
+    }
+}
+
+impl<'a> From<&'a [u8]> for Source<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Self { start: NonNull::from(bytes).cast(), len: bytes.len(), life: PhantomData }
+    }
+}
+
+impl<'a> From<Target<'a>> for Source<'a> {
+    fn from(Target { start, len, .. }: Target<'a>) -> Self {
+        Self { start, len, life: PhantomData }
+    }
+}
+
+impl fmt::Debug for Source<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes at {:p}", self.len, self.start)
+    }
+}
+
+/// Bytes to be written, or read.
+#[derive(Clone, Copy)]
+pub struct Target<'a> {
+    start: NonNull<u8>,
+    len: usize,
+    life: PhantomData<&'a [Cell<u8>]>,
+}
+
+impl<'a> Target<'a> {
+    /// Looks at memory that no Rust reference is known for.
+    ///
+    /// # Safety
+    /// For `'a` all `len` bytes from `start` on must be mapped readable and writable, and no
+    /// reference to them may exist.
+    pub unsafe fn from_raw(start: NonNull<u8>, len: usize) -> Self {
+        Self { start, len, life: PhantomData }
+    }
+
+    /// How many bytes.
+    pub fn len(self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// Where they begin.
+    pub fn as_mut_ptr(self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    /// Some of them.
+    ///
+    /// # Panics
+    /// When the range is not within them.
+    #[inline]
+    pub fn slice(self, range: Range<usize>) -> Self {
+        Self { start: within(self.start, self.len, &range), len: range.len(), life: PhantomData }
+    }
+
+    /// Overwrites all of them. The two may overlap.
+    ///
+    /// # Panics
+    /// When the lengths differ.
+    #[inline]
+    pub fn copy_from(self, source: Source<'_>) {
+        assert_eq!(self.len, source.len, "a copy is as long as what it is made of");
+        // SAFETY: both are mapped for their lengths, which are equal, and no reference to the
+        // target exists, as its makers promised; `copy` allows overlap.
+        unsafe { ptr::copy(source.as_ptr(), self.as_mut_ptr(), self.len) }
+    }
+
+    /// Sets every byte to the same value.
+    pub fn fill(self, byte: u8) {
+        // SAFETY: it is mapped writable for its length and no reference to it exists, as its
+        // makers promised.
+        unsafe { ptr::write_bytes(self.as_mut_ptr(), byte, self.len) }
+    }
+}
+
+impl<'a> From<&'a mut [u8]> for Target<'a> {
+    fn from(bytes: &'a mut [u8]) -> Self {
+        Self { start: NonNull::from(&mut *bytes).cast(), len: bytes.len(), life: PhantomData }
+    }
+}
+
+impl fmt::Debug for Target<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes at {:p}", self.len, self.start)
+    }
+}
+
+#[inline]
+fn within(start: NonNull<u8>, len: usize, range: &Range<usize>) -> NonNull<u8> {
+    assert!(range.start <= range.end && range.end <= len, "{range:?} is not within {len} bytes");
+    // SAFETY: the offset is within the memory that `start` is the beginning of.
+    unsafe { start.add(range.start) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_may_overlap_what_it_is_made_of() {
+        let mut bytes = *b"abcdef";
+        let all = Target::from(&mut bytes[..]);
+        all.slice(2..6).copy_from(all.slice(0..4).into());
+        assert_eq!(&bytes, b"ababcd");
+    }
+
+    #[test]
+    fn a_part_is_where_it_should_be() {
+        let bytes = *b"abcdef";
+        assert_eq!(Source::from(&bytes[..]).slice(1..5).slice(1..3).to_vec(), b"cd");
+        assert!(Source::from(&bytes[..]).slice(6..6).is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "is not within 3 bytes")]
+    fn a_part_beyond_the_end_is_refused() {
+        let _ = Source::from(&[1_u8, 2, 3][..]).slice(2..4);
+    }
+
+    #[test]
+    #[should_panic(expected = "as long as")]
+    fn a_copy_of_another_length_is_refused() {
+        let mut bytes = [0; 2];
+        Target::from(&mut bytes[..]).copy_from((&[1_u8, 2, 3][..]).into());
+    }
+}
