@@ -53,16 +53,22 @@ pub(crate) struct CrewEnd {
 
 impl<'job> Crew<'job> {
     /// Starts the ranks. To be called from the main thread (see the shim).
+    ///
+    /// Many take their time to start. Once a signal asks the launcher to end no more are started;
+    /// the signal stays in the inbox, before the end of any rank.
     pub(crate) fn start(
         job: &'job Job,
         place: &Placement,
         output: &mut Output,
-        inbox: &Inbox,
+        inbox: &mut Inbox,
     ) -> Result<Self, RunError> {
         let mut crew = Self { guard: &job.guard, members: Vec::new(), began: Instant::now() };
         let cannot_watch = |error| RunError::System { doing: "watch the ranks", error };
         let mut deaths = Deaths::new().map_err(cannot_watch)?;
         for local_rank in 0..place.local_world {
+            if inbox.has_signal(asks_to_end) {
+                break;
+            }
             let (lifeline, held) = io::pipe().map_err(cannot_watch)?;
             let process = start_rank(job, place, local_rank, held, output)?;
             let number = Pid::from_child(&process);

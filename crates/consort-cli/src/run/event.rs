@@ -83,14 +83,25 @@ impl Inbox {
         }
     }
 
+    /// Whether a signal of this kind waits here.
+    pub(crate) fn has_signal(&mut self, is_wanted: impl Fn(i32) -> bool) -> bool {
+        self.fetch();
+        self.put_back.iter().any(|event| matches!(event, Event::Signal(it) if is_wanted(*it)))
+    }
+
     /// Takes the first signal that waits here, whatever waits before it.
     pub(crate) fn take_signal(&mut self) -> Option<i32> {
-        self.put_back.extend(self.receiver.try_iter());
+        self.fetch();
         let place = self.put_back.iter().position(|event| matches!(event, Event::Signal(_)))?;
         match self.put_back.remove(place) {
             Some(Event::Signal(signal)) => Some(signal),
             _ => unreachable!("a signal is at this place"),
         }
+    }
+
+    /// Takes what was sent so far out of the channel, where it cannot be looked at.
+    fn fetch(&mut self) {
+        self.put_back.extend(self.receiver.try_iter());
     }
 }
 
@@ -121,6 +132,8 @@ mod tests {
         let mut inbox = Inbox::new();
         inbox.sender().send(Event::OutputClosed(io::ErrorKind::BrokenPipe.into())).unwrap();
         inbox.sender().send(Event::Signal(15)).unwrap();
+        assert!(inbox.has_signal(|signal| signal == 15));
+        assert!(!inbox.has_signal(|signal| signal == 2));
         assert_eq!(inbox.take_signal(), Some(15));
         assert_eq!(inbox.take_signal(), None);
         assert!(matches!(inbox.next(), Event::OutputClosed(_)));

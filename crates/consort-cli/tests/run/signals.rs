@@ -1,5 +1,7 @@
 //! Signals to the launcher.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::process::Signal;
@@ -24,6 +26,22 @@ fn a_request_to_end_reaches_every_rank() {
         assert_eq!(run.stdout.matches("saved").count(), 3, "{run:?}");
         assert!(!run.stderr.contains("failed"), "{run:?}");
     }
+}
+
+#[test]
+fn a_request_to_end_is_heard_while_ranks_are_being_started() {
+    // A rank's parent is the launcher, and a rank's files are made just before it is started.
+    let script = "[ $RANK = 0 ] && kill -TERM $PPID; exec sleep 600";
+    let logs = tempfile::tempdir().unwrap();
+    let options = ["-n", "400", "--log-dir", logs.path().to_str().unwrap()];
+    let run = Launch::script(&options, script).finish_cleanly();
+    assert_eq!(run.code, 143, "{run:?}");
+    let entries = |folder: &Path| -> Vec<PathBuf> {
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
+    };
+    let [job] = &entries(logs.path())[..] else { panic!("one job") };
+    let started = entries(&job.join("attempt_0")).len();
+    assert!((1..400).contains(&started), "{started} were started");
 }
 
 #[test]
