@@ -23,6 +23,7 @@ mod error;
 mod event;
 mod gathering;
 pub(crate) mod guard;
+mod inherited;
 mod job;
 mod notice;
 mod output;
@@ -49,7 +50,9 @@ use settings::Settings;
 /// Runs a job and gives its exit code.
 pub(crate) fn main(args: Args) -> ExitCode {
     let cores = u32::try_from(Topology::here().effective_cores()).unwrap_or(u32::MAX);
-    let settings = match Settings::from_args(args, cores) {
+    let checked = Settings::from_args(args, cores)
+        .and_then(|settings| inherited::check(&settings).map(|()| settings));
+    let settings = match checked {
         Ok(settings) => settings,
         Err(wrong) => {
             notice(format_args!("{wrong}\nFor more, try 'consort run --help'."));

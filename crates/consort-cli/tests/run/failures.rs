@@ -128,6 +128,17 @@ fn wrong_usage_is_2_with_one_clear_message() {
 }
 
 #[test]
+fn a_variable_that_every_rank_would_refuse_is_wrong_usage() {
+    for (name, value) in [("CONSORT_TIMEOUT", "5"), ("CONSORT_LIVENES", "5s")] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_consort"));
+        command.args(["run", "-n", "2", "echo", "started"]).env(name, value);
+        let run = Launch::command(command).finish_cleanly();
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{run:?}");
+        assert!(run.stderr.contains(name), "{run:?}");
+    }
+}
+
+#[test]
 fn help_teaches_by_example() {
     let run = Launch::new(["--help"]).finish_cleanly();
     assert_eq!(run.code, 0);

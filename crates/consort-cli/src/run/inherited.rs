@@ -1,0 +1,76 @@
+//! What ranks inherit from the launcher's own environment. Each of them would refuse what is wrong
+//! there; nothing is started if so.
+
+use std::env;
+
+use consort::{VARIABLES, duration};
+use consort_sys::net::choose;
+
+use super::settings::Settings;
+
+/// Looks at the variables of this process.
+///
+/// # Errors
+/// Says what is wrong with the first that ranks would refuse, and what to do.
+pub(crate) fn check(settings: &Settings) -> Result<(), String> {
+    // What is not text counts as not set, here as in the ranks.
+    let text = env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    text.filter(|(name, value)| name.starts_with(OURS) && !value.is_empty())
+        .try_for_each(|(name, value)| check_variable(&name, &value, settings))
+}
+
+fn check_variable(name: &str, value: &str, settings: &Settings) -> Result<(), String> {
+    let outcome = match name {
+        "CONSORT_TIMEOUT" if settings.timeout.is_none() => duration::parse(value).map(drop),
+        "CONSORT_LIVENESS" if settings.liveness.is_none() => duration::parse(value).map(drop),
+        "CONSORT_INTERFACE" => {
+            choose(None, Some(value)).map(drop).map_err(|error| error.to_string())
+        }
+        // Ranks get their own, or it is the launcher's.
+        _ if VARIABLES.contains(&name) => Ok(()),
+        _ => {
+            let known = VARIABLES.join(", ");
+            return Err(format!("{name} is set, which is not known: unset it; there are {known}"));
+        }
+    };
+    outcome.map_err(|why| format!("{name}={value} is set, which ranks refuse: {why}"))
+}
+
+const OURS: &str = "CONSORT_";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::settings::tests::settings;
+
+    fn refusal(name: &str, value: &str, line: &str) -> Option<String> {
+        check_variable(name, value, &settings(line).unwrap()).err()
+    }
+
+    #[test]
+    fn what_ranks_would_refuse_is_refused() {
+        for (name, value, words) in [
+            ("CONSORT_TIMEOUT", "5", "500ms, 10s, 5m or 2h"),
+            ("CONSORT_LIVENESS", "soon", "500ms, 10s, 5m or 2h"),
+            ("CONSORT_INTERFACE", "nosuch0", "nosuch0"),
+            ("CONSORT_TIMEOU", "5s", "there are CONSORT_RDZV"),
+        ] {
+            let refusal = refusal(name, value, "p").expect(name);
+            assert!(refusal.starts_with(name) && refusal.contains(words), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn what_ranks_take_or_never_see_is_not_refused() {
+        for (name, value, line) in [
+            ("CONSORT_TIMEOUT", "5m", "p"),
+            ("CONSORT_TIMEOUT", "5", "--timeout 5s p"),
+            ("CONSORT_LIVENESS", "5", "--liveness 5s p"),
+            ("CONSORT_INTERFACE", "lo", "p"),
+            ("CONSORT_EPOCH", "of another launcher", "p"),
+        ] {
+            assert_eq!(refusal(name, value, line), None);
+        }
+    }
+}
