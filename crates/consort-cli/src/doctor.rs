@@ -42,7 +42,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Exit code 1 when something is bad.
+/// Exit code 1 when something is bad or the report cannot be written.
 pub(crate) fn main(args: &Args) -> ExitCode {
     let findings = examine(args);
     let mut stdout = io::stdout().lock();
@@ -51,8 +51,14 @@ pub(crate) fn main(args: &Args) -> ExitCode {
     } else {
         report::text(&mut stdout, &findings, Style::of_stdout())
     };
-    // Whoever closed the pipe has seen enough.
-    let _ = shown.and_then(|()| stdout.flush());
+    match shown.and_then(|()| stdout.flush()) {
+        // Whoever closed the pipe has seen enough.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            eprintln!("consort: cannot write the report: {error}");
+            return ExitCode::FAILURE;
+        }
+        _ => {}
+    }
     match finding::worst(&findings) {
         Verdict::Bad => ExitCode::FAILURE,
         Verdict::Good | Verdict::Warning => ExitCode::SUCCESS,
@@ -89,4 +95,4 @@ What the verdicts mean:
   warning  jobs run, but slower or with less than they could have
   bad      jobs fail, or cannot do what was asked for
 
-Exit code: 0 unless something is bad, 1 if so, 2 for wrong usage.";
+Exit code: 0 unless something is bad, 1 if so or if the report cannot be written, 2 for wrong usage.";

@@ -153,6 +153,34 @@ fn an_interface_that_is_not_there_is_bad() {
 }
 
 #[test]
+fn a_device_is_no_place_to_meet() {
+    let output = doctor(&["--json", "--rdzv", "file:///dev/null"]).output().unwrap();
+    let line = find(&output, "meeting", 0);
+    assert_eq!((&line["verdict"], output.status.code()), (&Value::from("bad"), Some(1)), "{line}");
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_a_failure() {
+    for arguments in [&[][..], &["--json"]] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = doctor(arguments).stdout(full).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("cannot write the report: No space left"), "{said}");
+    }
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let code = |mut command: Command| command.output().unwrap().status.code();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut unread = doctor(&[]);
+    unread.stdout(writer);
+    assert_eq!(code(unread), code(doctor(&[])));
+}
+
+#[test]
 fn the_help_teaches() {
     let output = doctor(&["--help"]).output().unwrap();
     let help = String::from_utf8(output.stdout).unwrap();

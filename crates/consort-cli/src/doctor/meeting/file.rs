@@ -22,6 +22,8 @@ enum Already {
     Nothing,
     File,
     Folder,
+    /// A device, a pipe or a socket.
+    Other,
 }
 
 impl FileVisit {
@@ -29,7 +31,8 @@ impl FileVisit {
     pub(super) fn pay(path: &Path) -> Self {
         let already = match fs::metadata(path) {
             Ok(about) if about.is_dir() => Already::Folder,
-            Ok(_) => Already::File,
+            Ok(about) if about.is_file() => Already::File,
+            Ok(_) => Already::Other,
             Err(_) => Already::Nothing,
         };
         Self { already, tried: try_store(&beside(path)).map_err(reason) }
@@ -46,6 +49,10 @@ pub(super) fn check(path: &Path, visit: &FileVisit) -> Finding {
             what,
             "give the name of a file in it that does not exist",
         );
+    }
+    if visit.already == Already::Other {
+        let what = format!("{place} is no regular file, which jobs could meet in");
+        return Finding::bad(Area::Meeting, what, "give the name of a file that does not exist");
     }
     if let Err(error) = &visit.tried {
         let what = format!("jobs cannot meet at {place}: {error}");
@@ -107,6 +114,18 @@ mod tests {
         fs::write(&path, "something").unwrap();
         assert_eq!(judge(&path).verdict, Verdict::Warning);
         assert_eq!(fs::read_to_string(&path).unwrap(), "something");
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_bad() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("meet");
+        let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        for path in [&path, Path::new("/dev/null")] {
+            let finding = judge(path);
+            assert_eq!(finding.verdict, Verdict::Bad, "{finding:?}");
+            assert!(finding.what.contains("no regular file"), "{finding:?}");
+        }
     }
 
     #[test]
