@@ -284,6 +284,19 @@ impl<'a> Request<'a> {
             || matches!(self, Self::Delete { .. } | Self::Pop { .. } | Self::Withdraw { .. })
     }
 
+    /// Whether it may have to wait for what others do.
+    pub fn can_wait(&self) -> bool {
+        matches!(
+            self,
+            Self::Get { .. }
+                | Self::GetChanged { .. }
+                | Self::MultiGet { .. }
+                | Self::Wait { .. }
+                | Self::Pop { .. }
+                | Self::Pass { .. }
+        )
+    }
+
     /// About how many bytes it takes to carry: what it names and what it brings.
     pub fn weight(&self) -> usize {
         const PER_ITEM: usize = 16;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::link::Link;
+use super::spin::Awaited;
 use crate::deadline::Deadline;
 
 /// Starts the thread. It ends when everything has come, or with the connection.
@@ -28,7 +29,7 @@ fn drain(link: &Weak<Link>) {
             desk.draining = false;
             return;
         }
-        drop(link.attend(desk, Deadline::after(TURN)));
+        drop(link.attend(desk, Awaited::Others, Deadline::after(TURN)));
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::net::TcpStream;
 
 use super::desk::Broken;
-use super::spin::Spin;
+use super::spin::Spins;
 use crate::auth::Opener;
 use crate::proto::{Answer, Inbox};
 
@@ -14,12 +14,16 @@ pub(super) struct Incoming {
     inbox: Inbox,
     scratch: Box<[u8]>,
     /// Whether looking again and again for a moment has paid off lately.
-    pub(super) spin: Spin,
+    pub(super) spins: Spins,
 }
 
 impl Incoming {
     pub(super) fn new(opener: Opener) -> Self {
-        Self { inbox: Inbox::new(opener), scratch: vec![0; SCRATCH].into(), spin: Spin::default() }
+        Self {
+            inbox: Inbox::new(opener),
+            scratch: vec![0; SCRATCH].into(),
+            spins: Spins::default(),
+        }
     }
 
     /// Reads what is there; nothing is `None`.

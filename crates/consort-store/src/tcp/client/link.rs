@@ -22,6 +22,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::desk::{Broken, Desk, Roles};
 use super::drain;
 use super::incoming::Incoming;
+use super::spin::Awaited;
 use crate::auth::Session;
 use crate::deadline::Deadline;
 use crate::proto::{Answer, Message, Outbox};
@@ -113,14 +114,15 @@ impl Link {
     ) -> Result<Option<Reply>, Broken> {
         let wait = !until.has_passed();
         let answer_by = if wait { until } else { Deadline::after(LOOK_GRACE) };
+        let awaited = if wait && request.can_wait() { Awaited::Others } else { Awaited::Server };
         self.send(&Message::Call { call, wait, request: request.clone() })?;
-        let reply = self.await_answer(call, answer_by)?;
+        let reply = self.await_answer(call, awaited, answer_by)?;
         if reply.is_some() || !wait {
             return Ok(reply);
         }
         // The server says what was missing, or that the answer came in the same moment after all.
         self.send(&Message::Cancel { call })?;
-        self.await_answer(call, Deadline::after(CANCEL_GRACE))
+        self.await_answer(call, Awaited::Server, Deadline::after(CANCEL_GRACE))
     }
 
     /// Writes a message, or as much of it as the connection takes at once.
@@ -131,7 +133,12 @@ impl Link {
     }
 
     /// Waits for a call's answer, doing what work there is for everybody if nobody else does.
-    fn await_answer(&self, call: u64, until: Deadline) -> Result<Option<Reply>, Broken> {
+    fn await_answer(
+        &self,
+        call: u64,
+        awaited: Awaited,
+        until: Deadline,
+    ) -> Result<Option<Reply>, Broken> {
         let mut desk = self.desk();
         let mut looked = false;
         loop {
@@ -145,7 +152,7 @@ impl Link {
                 return Ok(None);
             }
             looked = true;
-            desk = self.attend(desk, until);
+            desk = self.attend(desk, awaited, until);
         }
     }
 
@@ -155,6 +162,7 @@ impl Link {
     pub(super) fn attend<'a>(
         &'a self,
         mut desk: MutexGuard<'a, Desk>,
+        awaited: Awaited,
         mut until: Deadline,
     ) -> MutexGuard<'a, Desk> {
         let Some(mine) = desk.claim() else { return self.sleep(desk, until) };
@@ -163,7 +171,7 @@ impl Link {
             until = until.min(Deadline::after(TURN));
         }
         drop(desk);
-        let received = self.serve(mine, until);
+        let received = self.serve(mine, awaited, until);
         let mut desk = self.desk();
         desk.release(mine);
         match received {
@@ -185,9 +193,9 @@ impl Link {
 
     /// Waits until the connection can be read or written, does that, and gives the answers that
     /// are complete then, which may be none.
-    fn serve(&self, mine: Roles, until: Deadline) -> Result<Vec<Answer>, Broken> {
+    fn serve(&self, mine: Roles, awaited: Awaited, until: Deadline) -> Result<Vec<Answer>, Broken> {
         if !mine.writes {
-            return self.receive(until);
+            return self.receive(awaited, until);
         }
         let what = if mine.reads { PollFlags::IN | PollFlags::OUT } else { PollFlags::OUT };
         let ready = self.ready(what, until)?;
@@ -204,11 +212,11 @@ impl Link {
         Ok(answers)
     }
 
-    fn receive(&self, until: Deadline) -> Result<Vec<Answer>, Broken> {
+    fn receive(&self, awaited: Awaited, until: Deadline) -> Result<Vec<Answer>, Broken> {
         let mut incoming = self.incoming();
-        let mut spin = std::mem::take(&mut incoming.spin);
-        let mut received = spin.look(until, || incoming.look(&self.stream));
-        incoming.spin = spin;
+        let mut spins = std::mem::take(&mut incoming.spins);
+        let mut received = spins.of(awaited).look(until, || incoming.look(&self.stream));
+        incoming.spins = spins;
         if received.is_none() && !self.ready(PollFlags::IN, until)?.is_empty() {
             received = incoming.look(&self.stream);
         }

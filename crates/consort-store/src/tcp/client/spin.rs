@@ -4,6 +4,31 @@ use std::time::Duration;
 
 use crate::deadline::Deadline;
 
+/// Whom a wait is for. An answer that only the server has to give comes soon; one that others have
+/// to bring about may be far away. So what was learnt from one kind says nothing about the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Awaited {
+    Server,
+    Others,
+}
+
+/// What has been learnt from the waits on one connection.
+#[derive(Debug, Default)]
+pub(super) struct Spins {
+    server: Spin,
+    others: Spin,
+}
+
+impl Spins {
+    /// For a wait of this kind.
+    pub(super) fn of(&mut self, awaited: Awaited) -> &mut Spin {
+        match awaited {
+            Awaited::Server => &mut self.server,
+            Awaited::Others => &mut self.others,
+        }
+    }
+}
+
 /// Looks for an answer again and again for a moment before going to sleep, and lets others run in
 /// between. On an idle machine the answer is there sooner than a sleeper could be woken; on a
 /// crowded one the server is spared the waking, which costs more than a turn of everybody. Where
