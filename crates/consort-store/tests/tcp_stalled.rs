@@ -11,7 +11,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use consort_store::{Deadline, Error, Secret, Server, Store, TcpStore};
+use consort_store::{Deadline, Dial, Error, Secret, Server, Store, TcpStore};
 use consort_testkit::{Job, Ranks};
 use socket2::SockRef;
 
@@ -84,6 +84,22 @@ fn a_connection_outlives_an_abandoned_answer_and_a_long_idleness() {
     house.abandon_much(&store);
     // The server's system gives up on a client that makes no room for ten seconds.
     thread::sleep(Duration::from_secs(14));
+    works(&store);
+}
+
+#[test]
+fn a_server_that_may_be_silent_for_long_is_not_lost_before() {
+    let mut house = House::new(&|| ());
+    let dial = Dial::new(house.address, &house.secret).bearing(Duration::from_secs(60));
+    let store = TcpStore::dial(dial, soon()).unwrap();
+    house.job.stop(0);
+    thread::scope(|scope| {
+        let sender = scope.spawn(|| set_much(&store));
+        // By then a connection that was not asked to bear it would be lost.
+        thread::sleep(Duration::from_secs(14));
+        house.job.cont(0);
+        sender.join().unwrap().unwrap();
+    });
     works(&store);
 }
 

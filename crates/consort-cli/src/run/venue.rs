@@ -69,8 +69,10 @@ impl Venue {
             Some(path) => Secret::from_file(path)?,
             None => Secret::generate()?,
         };
-        let server = Server::start(SocketAddr::new(address, 0), &secret)?;
-        let store = TcpStore::connect(server.address(), &secret, Deadline::after(PATIENCE))?;
+        let listener = Server::listen(SocketAddr::new(address, 0))?;
+        let server = Server::bearing(silence(settings), listener, &secret)?;
+        let dial = Dial::new(server.address(), &secret).bearing(silence(settings));
+        let store = TcpStore::dial(dial, Deadline::after(PATIENCE))?;
         let url = format!("tcp://{}", server.address());
         Self::arrive(Arc::new(store), url, address, &secret, settings, Some(server))
     }
@@ -99,13 +101,13 @@ impl Venue {
             Err(signal) => return Ok(Arrival::Interrupted(signal)),
         };
         let server = match listener {
-            Some(listener) => Some(Server::from_listener(listener, &secret)?),
+            Some(listener) => Some(Server::bearing(silence(&job.settings), listener, &secret)?),
             None => None,
         };
         let place = Place::Tcp { host: host.to_owned(), port };
         let endpoint = place.endpoint().expect("a server has an endpoint");
         let name = format!("launcher on {}", job.host);
-        let dial = Dial::new(endpoint, &secret).named(name);
+        let dial = Dial::new(endpoint, &secret).named(name).bearing(silence(&job.settings));
         let store = match connect(&dial, &job.settings, inbox)? {
             Ok(store) => store.with_patience(PATIENCE),
             Err(signal) => return Ok(Arrival::Interrupted(signal)),
@@ -133,6 +135,11 @@ impl Venue {
             secret.map_err(|error| RunError::System { doing: "keep the job's secret", error })?;
         Ok(Arrival::There(Box::new(Self { store, url, address, secret, server })))
     }
+}
+
+/// How long a connection may be silent, if longer than the store's own limit.
+fn silence(settings: &Settings) -> Duration {
+    settings.liveness.unwrap_or_default()
 }
 
 /// Tries until the deadline or a signal. A far host takes its time, so the trying is done in a

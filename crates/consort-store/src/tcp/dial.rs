@@ -16,18 +16,28 @@ pub struct Dial {
     address: String,
     secret: Secret,
     name: String,
+    silence: Duration,
 }
 
 impl Dial {
     /// `address` is `host:port`, with a name or with a number; IPv6 numbers in brackets.
     pub fn new(address: impl ToString, secret: &Secret) -> Self {
-        Self { address: address.to_string(), secret: secret.clone(), name: String::new() }
+        let silence = Duration::ZERO;
+        Self { address: address.to_string(), secret: secret.clone(), name: String::new(), silence }
     }
 
     /// What the server's log calls this client, for example `rank 3`.
     #[must_use]
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
+        self
+    }
+
+    /// How long the server may be silent before the connection counts as lost: ten seconds, or
+    /// this if it is longer.
+    #[must_use]
+    pub fn bearing(mut self, silence: Duration) -> Self {
+        self.silence = silence;
         self
     }
 
@@ -94,7 +104,7 @@ impl Dial {
         if is_its_own_peer(&stream)? {
             return Err(Attempt::Again(io::Error::other("nobody listens there")));
         }
-        tune(socket2::SockRef::from(&stream))?;
+        tune(socket2::SockRef::from(&stream), self.silence)?;
         let session = self.shake_hands(&mut stream, give_up)?;
         Ok((stream, session))
     }

@@ -83,7 +83,16 @@ impl Server {
     /// # Errors
     /// When the system has no descriptors or threads left.
     pub fn from_listener(listener: TcpListener, secret: &Secret) -> Result<Self> {
-        Self::serve(listener, secret)
+        Self::bearing(Duration::ZERO, listener, secret)
+    }
+
+    /// The same, and a client may be silent for as long as this before its connection counts as
+    /// lost; never for less than ten seconds.
+    ///
+    /// # Errors
+    /// As [`from_listener`](Self::from_listener).
+    pub fn bearing(silence: Duration, listener: TcpListener, secret: &Secret) -> Result<Self> {
+        Self::serve(silence, listener, secret)
             .map_err(|source| Error::System { doing: "starting the store's server", source })
     }
 
@@ -92,7 +101,7 @@ impl Server {
         self.address
     }
 
-    fn serve(listener: TcpListener, secret: &Secret) -> io::Result<Self> {
+    fn serve(silence: Duration, listener: TcpListener, secret: &Secret) -> io::Result<Self> {
         let address = listener.local_addr()?;
         listener.set_nonblocking(true)?;
         let mut listener = mio::net::TcpListener::from_std(listener);
@@ -104,6 +113,7 @@ impl Server {
             poll,
             listener,
             secret: secret.clone(),
+            silence,
             machine: Machine::new(Limits::STANDARD),
             connections: HashMap::new(),
             next: FIRST_CLIENT,
@@ -143,6 +153,8 @@ struct Room {
     poll: Poll,
     listener: mio::net::TcpListener,
     secret: Secret,
+    /// How long a client may be silent.
+    silence: Duration,
     machine: Machine,
     connections: HashMap<usize, Connection>,
     next: usize,
@@ -238,7 +250,7 @@ impl Room {
         let client = self.next;
         let both = Interest::READABLE | Interest::WRITABLE;
         let stream = connection.stream();
-        if tune(socket2::SockRef::from(&*stream)).is_err()
+        if tune(socket2::SockRef::from(&*stream), self.silence).is_err()
             || self.poll.registry().register(stream, Token(client), both).is_err()
         {
             return;
