@@ -15,6 +15,7 @@
 //! | [`net`] | which interfaces, and which of them leads to a peer |
 //! | [`host`] | which machine this is: who can share memory with whom |
 //! | [`clock`] | whether its clocks can be relied on |
+//! | [`arena`] | memory that the ranks of a host share |
 //! | [`view`] | bytes that another process may write while they are looked at |
 //! | [`ability`] | whether the system calls that consort is built on are permitted |
 //!
@@ -37,6 +38,7 @@
 #![allow(clippy::disallowed_types)]
 
 pub mod ability;
+pub mod arena;
 mod cgroup;
 pub mod clock;
 pub mod host;

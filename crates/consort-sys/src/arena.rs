@@ -1,0 +1,184 @@
+//! The memory that a rank shares with the other ranks of its host.
+//!
+//! Every rank has one arena: a memory file without a name, as large as the machine's memory but
+//! empty at first, which every peer on the host maps once. Whatever ranks share later (control
+//! blocks, staging buffers, rings, symmetric memory) is a [`Piece`] of an arena and is known to
+//! all by its rank and offset, so sharing more passes no descriptor and asks nobody.
+//!
+//! Memory is taken when a piece is *committed* and given back when it is dropped. The file has no
+//! name: when the last process that holds it is gone, however it went, so is the memory. It is
+//! sealed against changing its size, because a peer that shortened it would kill every reader.
+//!
+//! # What may be done at once
+//!
+//! The bytes of an arena may change at any time, by any process that has mapped it. So no
+//! reference to them is ever made, except to atomics, which allow for that. Plain bytes are
+//! reached through views only: reading and writing the same bytes at the same time, from two
+//! processes or two threads, gives a mixture of old and new. When bytes are whole is for the
+//! protocol that hands them over to ensure, by a word that is written after them and read before
+//! them. Rust's memory model knows no other processes; towards threads of this process that
+//! protocol is what makes the accesses ordered. It also keeps the places of words and the places
+//! of bytes apart: a place that some rank uses as an atomic is never viewed, nor used as an atomic
+//! of another size, while that goes on.
+//!
+//! ```
+//! use consort_sys::arena::Arena;
+//!
+//! let arena = Arena::create(64 << 20)?;
+//! let piece = arena.alloc(5, 64)?;
+//! piece.view().copy_from((&b"hello"[..]).into());
+//! assert_eq!(arena.view(piece.offset(), 5).unwrap().slice(0..2).len(), 2);
+//! # Ok::<(), consort_sys::arena::ArenaError>(())
+//! ```
+
+mod commit;
+mod error;
+mod map;
+mod piece;
+mod size;
+mod space;
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::process::{Pid, getpid};
+
+pub use error::{ArenaError, Shortage, Unfit};
+pub use piece::Piece;
+
+use crate::view::Target;
+use map::Map;
+use space::Space;
+
+/// A rank's shared memory: this rank's own, or a peer's. Clones are the same arena, which is
+/// unmapped with the last of them and the last of its pieces.
+#[derive(Clone, Debug)]
+pub struct Arena {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    map: Map,
+    owner: Option<Owner>,
+}
+
+/// What only the process that made the arena has: a peer or a forked child cannot allocate.
+#[derive(Debug)]
+struct Owner {
+    process: Pid,
+    space: Mutex<Space>,
+}
+
+impl Arena {
+    /// A new arena of at least so many bytes, rounded up to 2 MiB. It takes no memory yet.
+    ///
+    /// Where the process may not map as much, the arena is smaller, but not below 256 MiB.
+    ///
+    /// # Errors
+    /// When the kernel has no memory files, or does not let even a small one be mapped.
+    pub fn create(bytes: usize) -> Result<Self, ArenaError> {
+        let map = Map::create(bytes)?;
+        let space = Mutex::new(Space::new(map.size()));
+        let owner = Some(Owner { process: getpid(), space });
+        Ok(Self { shared: Arc::new(Shared { map, owner }) })
+    }
+
+    /// The arena of a peer that handed over this descriptor.
+    ///
+    /// # Errors
+    /// When it is no arena, or one that its owner could still shorten.
+    pub fn open(fd: OwnedFd) -> Result<Self, ArenaError> {
+        let map = Map::open(fd)?;
+        Ok(Self { shared: Arc::new(Shared { map, owner: None }) })
+    }
+
+    /// How large to make the arenas of a host with so many ranks: as its memory, or what this
+    /// process's control group may have of it. Each rank maps the arenas of all, so where
+    /// addresses are scarce it is less.
+    pub fn default_size(ranks: usize) -> usize {
+        size::of_machine(ranks)
+    }
+
+    /// How many bytes can be addressed. Far fewer may be committed.
+    pub fn size(&self) -> usize {
+        self.shared.map.size()
+    }
+
+    /// Takes a piece, with memory for all of it. It reads as zeroes.
+    ///
+    /// Pieces are whole pages. The offset is a multiple of `align`, which is a power of two; the
+    /// address is too, up to the size of a page.
+    ///
+    /// # Errors
+    /// When there is not enough memory, or no room left in the arena, or it is a peer's.
+    pub fn alloc(&self, bytes: usize, align: usize) -> Result<Piece, ArenaError> {
+        let piece = self.reserve(bytes, align)?;
+        piece.commit()?;
+        Ok(piece)
+    }
+
+    /// Takes a piece as [`alloc`](Self::alloc) does, but its memory only when it is
+    /// [committed](Piece::commit).
+    ///
+    /// # Errors
+    /// When there is no room left in the arena, or it is a peer's.
+    pub fn reserve(&self, bytes: usize, align: usize) -> Result<Piece, ArenaError> {
+        Piece::take(self, bytes, align)
+    }
+
+    /// The bytes from `offset` on; `None` when they are not all in the arena.
+    #[inline]
+    pub fn view(&self, offset: usize, len: usize) -> Option<Target<'_>> {
+        self.shared.map.view(offset, len)
+    }
+
+    /// The word at `offset`; `None` when it is not in the arena or the offset no multiple of four.
+    #[inline]
+    pub fn word(&self, offset: usize) -> Option<&AtomicU32> {
+        self.shared.map.word(offset)
+    }
+
+    /// The word of eight bytes at `offset`; `None` when it is not in the arena or the offset no
+    /// multiple of eight.
+    #[inline]
+    pub fn word64(&self, offset: usize) -> Option<&AtomicU64> {
+        self.shared.map.word64(offset)
+    }
+
+    /// Where in the arena these `len` bytes are, if all of them are.
+    #[inline]
+    pub fn offset_of(&self, start: *const u8, len: usize) -> Option<usize> {
+        self.shared.map.offset_of(start, len)
+    }
+
+    /// Lets this process use these pages without a fault each. What they hold stays.
+    ///
+    /// # Errors
+    /// When they are not in the arena, or there is no memory for those not committed.
+    pub fn populate(&self, offset: usize, len: usize) -> Result<(), ArenaError> {
+        self.shared.map.populate(offset, len)
+    }
+
+    /// Runs with the free space, if this process is the owner.
+    fn with_space<T>(&self, then: impl FnOnce(&mut Space) -> T) -> Option<T> {
+        let owner = self.shared.owner.as_ref().filter(|_| self.is_ours())?;
+        Some(then(&mut owner.space.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Whether this very process made it. A forked child did not: it shares the memory, and the
+    /// lock may be held by a thread that does not exist there.
+    fn is_ours(&self) -> bool {
+        self.shared.owner.as_ref().is_some_and(|owner| owner.process == getpid())
+    }
+}
+
+impl AsFd for Arena {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.shared.map.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! How large an arena is.
+
+use rustix::process::Resource;
+
+use crate::memory::Memory;
+
+/// The size of a page.
+pub(super) fn page() -> usize {
+    rustix::param::page_size()
+}
+
+/// What each of so many ranks on this machine should make.
+pub(super) fn of_machine(ranks: usize) -> usize {
+    default_size(Memory::here().limit(), limit(Resource::As), ranks)
+}
+
+/// The sizes to try in turn for an arena of at least so many bytes. None is larger than a file may
+/// be: making one that is would end the process with a signal.
+pub(super) fn attempts(bytes: usize) -> impl Iterator<Item = usize> {
+    descending(bytes, limit(Resource::Fsize))
+}
+
+/// The size of a peer's arena, if it can be one.
+pub(super) fn of_peer(bytes: u64) -> Option<usize> {
+    let sane = bytes > 0 && bytes <= MOST as u64 && bytes.is_multiple_of(STEP as u64);
+    sane.then_some(bytes as usize)
+}
+
+/// Addresses are for all arenas together, and for the rest of the program at least as many.
+fn default_size(memory: u64, addresses: u64, ranks: usize) -> usize {
+    let ranks = ranks.max(1) as u64;
+    let shared = (addresses / 2 / ranks).min(ADDRESSES / ranks);
+    let wanted = memory.max(1).next_multiple_of(GIB).min(shared).max(LEAST as u64);
+    usize::try_from(wanted).unwrap_or(MOST)
+}
+
+fn descending(bytes: usize, file_limit: u64) -> impl Iterator<Item = usize> {
+    let whole =
+        |bytes: usize| bytes.max(1).checked_next_multiple_of(STEP).unwrap_or(MOST).min(MOST);
+    let allowed = usize::try_from(file_limit).unwrap_or(MOST) / STEP * STEP;
+    let first = whole(bytes).min(allowed);
+    let least = first.min(LEAST);
+    let halved = move |size: &usize| (*size > least).then(|| whole(size / 2).max(least));
+    std::iter::successors((first > 0).then_some(first), halved)
+}
+
+fn limit(resource: Resource) -> u64 {
+    rustix::process::getrlimit(resource).current.unwrap_or(u64::MAX)
+}
+
+const GIB: u64 = 1 << 30;
+/// Arenas are whole huge pages.
+pub(super) const STEP: usize = 2 << 20;
+/// An arena is not made smaller than this, unless it was asked for.
+const LEAST: usize = 256 << 20;
+/// Half of what a process can address on the machines we know.
+const ADDRESSES: u64 = 64 << 40;
+const MOST: usize = ADDRESSES as usize;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arena_is_as_large_as_the_memory_in_whole_gibibytes() {
+        assert_eq!(default_size(23 * GIB + 5, u64::MAX, 8) as u64, 24 * GIB);
+        assert_eq!(default_size(0, u64::MAX, 8) as u64, GIB);
+    }
+
+    #[test]
+    fn many_ranks_share_the_addresses_there_are() {
+        assert_eq!(default_size(4 << 40, u64::MAX, 128) as u64, 512 * GIB);
+        assert_eq!(default_size(64 * GIB, 32 * GIB, 4) as u64, 4 * GIB);
+        assert_eq!(default_size(64 * GIB, GIB, 64), LEAST);
+    }
+
+    #[test]
+    fn smaller_sizes_are_tried_down_to_the_least() {
+        let sizes = |bytes, limit| descending(bytes, limit).collect::<Vec<_>>();
+        assert_eq!(sizes(1 << 30, u64::MAX), [1 << 30, 512 << 20, LEAST]);
+        assert_eq!(sizes((300 << 20) + 1, u64::MAX), [302 << 20, LEAST]);
+        assert_eq!(sizes(1, u64::MAX), [STEP]);
+        assert_eq!(sizes(1 << 30, (5 << 20) + 1), [4 << 20]);
+        assert_eq!(sizes(1 << 30, 4096), [0_usize; 0]);
+        assert_eq!(sizes(usize::MAX, u64::MAX).first(), Some(&MOST));
+        assert_eq!(sizes(usize::MAX, u64::MAX).last(), Some(&LEAST));
+    }
+
+    #[test]
+    fn a_peer_has_made_whole_huge_pages() {
+        assert_eq!(of_peer(STEP as u64), Some(STEP));
+        for bytes in [0, 4096, (STEP + 4096) as u64, MOST as u64 + STEP as u64, u64::MAX] {
+            assert_eq!(of_peer(bytes), None, "{bytes}");
+        }
+    }
+}
