@@ -16,6 +16,7 @@
 //! | [`host`] | which machine this is: who can share memory with whom |
 //! | [`clock`] | whether its clocks can be relied on |
 //! | [`arena`] | memory that the ranks of a host share |
+//! | [`dtype`] | what the bytes of a buffer mean, and how they can be combined |
 //! | [`view`] | bytes that another process may write while they are looked at |
 //! | [`ability`] | whether the system calls that consort is built on are permitted |
 //!
@@ -39,8 +40,10 @@
 
 pub mod ability;
 pub mod arena;
+pub mod board;
 mod cgroup;
 pub mod clock;
+pub mod dtype;
 pub mod host;
 pub mod limits;
 pub mod memory;
@@ -48,3 +51,5 @@ pub mod net;
 mod root;
 pub mod topo;
 pub mod view;
+pub mod wait;
+mod word;

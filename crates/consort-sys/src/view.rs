@@ -79,6 +79,8 @@ impl fmt::Debug for Source<'_> {
 pub struct Target<'a> {
     start: NonNull<u8>,
     len: usize,
+    // Whether these are the bytes of `bool`, which nothing but 0 and 1 may be written to.
+    truths: bool,
     life: PhantomData<&'a [Cell<u8>]>,
 }
 
@@ -89,7 +91,7 @@ impl<'a> Target<'a> {
     /// For `'a` all `len` bytes from `start` on must be mapped readable and writable, and no
     /// reference to them may exist.
     pub unsafe fn from_raw(start: NonNull<u8>, len: usize) -> Self {
-        Self { start, len, life: PhantomData }
+        Self { start, len, truths: false, life: PhantomData }
     }
 
     /// How many bytes.
@@ -102,9 +104,14 @@ impl<'a> Target<'a> {
         self.len == 0
     }
 
-    /// Where they begin.
+    /// Where they begin. Whoever writes there minds [`holds_truths`](Self::holds_truths).
     pub fn as_mut_ptr(self) -> *mut u8 {
         self.start.as_ptr()
+    }
+
+    /// Whether they are the bytes of `bool`, so that nothing but 0 and 1 may be written.
+    pub fn holds_truths(self) -> bool {
+        self.truths
     }
 
     /// Some of them.
@@ -113,10 +120,11 @@ impl<'a> Target<'a> {
     /// When the range is not within them.
     #[inline]
     pub fn slice(self, range: Range<usize>) -> Self {
-        Self { start: within(self.start, self.len, &range), len: range.len(), life: PhantomData }
+        Self { start: within(self.start, self.len, &range), len: range.len(), ..self }
     }
 
-    /// Overwrites all of them. The two may overlap.
+    /// Overwrites all of them. The two may overlap. In place of a byte that no `bool` has, a
+    /// target made from `bool` receives a 1.
     ///
     /// # Panics
     /// When the lengths differ.
@@ -126,19 +134,45 @@ impl<'a> Target<'a> {
         // SAFETY: both are mapped for their lengths, which are equal, and no reference to the
         // target exists, as its makers promised; `copy` allows overlap.
         unsafe { ptr::copy(source.as_ptr(), self.as_mut_ptr(), self.len) }
+        if self.truths {
+            self.make_truths();
+        }
     }
 
-    /// Sets every byte to the same value.
+    /// Sets every byte to the same value, or for `bool` to 1 instead of any other than 0.
     pub fn fill(self, byte: u8) {
+        let byte = if self.truths { u8::from(byte != 0) } else { byte };
         // SAFETY: it is mapped writable for its length and no reference to it exists, as its
         // makers promised.
         unsafe { ptr::write_bytes(self.as_mut_ptr(), byte, self.len) }
+    }
+
+    /// Sets every byte that is not 0 to 1.
+    fn make_truths(self) {
+        for at in 0..self.len {
+            // SAFETY: the offset is within the memory that `start` is the beginning of.
+            let byte = unsafe { self.start.add(at) };
+            // SAFETY: it is mapped readable, and no reference to it exists.
+            let truth = u8::from(unsafe { byte.read() } != 0);
+            // SAFETY: it is mapped writable, and no reference to it exists.
+            unsafe { byte.write(truth) };
+        }
     }
 }
 
 impl<'a> From<&'a mut [u8]> for Target<'a> {
     fn from(bytes: &'a mut [u8]) -> Self {
-        Self { start: NonNull::from(&mut *bytes).cast(), len: bytes.len(), life: PhantomData }
+        // SAFETY: for as long as the borrow lasts the bytes are nobody else's.
+        unsafe { Self::from_raw(NonNull::from(&mut *bytes).cast(), bytes.len()) }
+    }
+}
+
+/// Whatever is written, no byte but 0 and 1 arrives.
+impl<'a> From<&'a mut [bool]> for Target<'a> {
+    fn from(truths: &'a mut [bool]) -> Self {
+        // SAFETY: for as long as the borrow lasts the bytes are nobody else's.
+        let bytes = unsafe { Self::from_raw(NonNull::from(&mut *truths).cast(), truths.len()) };
+        Self { truths: true, ..bytes }
     }
 }
 
