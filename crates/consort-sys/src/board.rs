@@ -1,0 +1,307 @@
+//! Who has come how far, and what they are calling: the lines through which the ranks of a group on
+//! one host keep in step. `board/README.md` has the protocol.
+
+mod history;
+#[cfg(test)]
+mod models;
+mod steps;
+
+use std::cell::RefCell;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+pub use self::history::Entry;
+use self::steps::{Lines, Steps};
+use crate::arena::Arena;
+use crate::view::{Source, Target};
+use crate::wait::Patience;
+use crate::word::Word;
+
+/// What a rank says with a step, beside its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// A digest of all calls so far: equal on ranks that made the same calls.
+    pub digest: u64,
+    /// Where in the rank's arena its operand lies, if it lies there.
+    pub window: Option<u64>,
+}
+
+/// A group's lines, as one rank sees them.
+#[derive(Debug)]
+pub struct Board {
+    me: usize,
+    blocks: Blocks,
+    steps: Steps,
+    patience: Patience,
+}
+
+impl Board {
+    /// How many bytes of its arena each rank gives, on a page of their own and zero at first.
+    pub const BYTES: usize = 4096;
+    /// How many steps a rank may be ahead of another: each has so many lines, and buffers.
+    pub const DEPTH: u32 = 8;
+    /// How many steps before the last one it posted a rank may still read.
+    pub const LAG: u32 = 2;
+    /// How much data fits into a line.
+    pub const INLINE: usize = 40;
+
+    /// For the rank `me` of those whose blocks lie at these offsets of their arenas. `None` if one
+    /// does not.
+    pub fn new(me: usize, blocks: &[(Arena, usize)], patience: Patience) -> Option<Self> {
+        let steps = Steps::new(me, blocks.len(), Self::DEPTH, Self::LAG);
+        let blocks = Blocks(blocks.iter().map(Block::new).collect::<Option<_>>()?);
+        Some(Self { me, blocks, steps, patience })
+    }
+
+    /// How many ranks there are.
+    #[inline]
+    pub fn world(&self) -> usize {
+        self.blocks.0.len()
+    }
+
+    /// Whether a rank has posted a step.
+    #[inline]
+    pub fn has_posted(&mut self, rank: usize, step: u32) -> bool {
+        self.steps.has_posted(&self.blocks, rank, step)
+    }
+
+    /// The first other rank that has not posted a step.
+    #[inline]
+    pub fn behind(&mut self, step: u32) -> Option<usize> {
+        self.steps.behind(&self.blocks, step)
+    }
+
+    /// The first other rank that may still read what a step's line and buffer held before, and the
+    /// step that it has to post first.
+    #[inline]
+    pub fn in_the_way(&mut self, step: u32) -> Option<(usize, u32)> {
+        self.steps.in_the_way(&self.blocks, step)
+    }
+
+    /// Posts a step of this rank, with so much data in its line. Nobody may be
+    /// [in the way](Self::in_the_way).
+    ///
+    /// # Panics
+    /// When the data does not fit.
+    #[inline]
+    pub fn post(&mut self, step: u32, header: Header, inline: Source<'_>) {
+        let line = self.blocks.0[self.me].line(self.steps.line_of(step));
+        line.digest().store(header.digest, Ordering::Relaxed);
+        line.window().store(header.window.map_or(0, |offset| offset + 1), Ordering::Relaxed);
+        line.data().slice(0..inline.len()).copy_from(inline);
+        self.steps.post(&self.blocks, step);
+    }
+
+    /// What a rank said with a step that it has posted.
+    #[inline]
+    pub fn header(&self, rank: usize, step: u32) -> Header {
+        let line = self.blocks.0[rank].line(self.steps.line_of(step));
+        Header {
+            digest: line.digest().load(Ordering::Relaxed),
+            window: line.window().load(Ordering::Relaxed).checked_sub(1),
+        }
+    }
+
+    /// The data in the line of a step that a rank has posted.
+    #[inline]
+    pub fn inline(&self, rank: usize, step: u32) -> Source<'_> {
+        self.blocks.0[rank].line(self.steps.line_of(step)).data().into()
+    }
+
+    /// Waits until a rank has posted a step. `check` is asked before each sleep, and told if
+    /// somebody has [halted](Self::halted_by) the group.
+    ///
+    /// # Errors
+    /// What `check` says.
+    #[inline]
+    pub fn wait<E>(
+        &mut self,
+        rank: usize,
+        step: u32,
+        mut check: impl FnMut(Option<(usize, String)>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (steps, blocks, me) = (RefCell::new(&mut self.steps), &self.blocks, self.me);
+        self.patience.wait(
+            || steps.borrow_mut().has_posted(blocks, rank, step),
+            |limit| steps.borrow().doze(blocks, rank, step, limit),
+            || check(blocks.halted(me)),
+        )
+    }
+
+    /// Sleeps until a rank posts a step, or the limit passes, or for no reason.
+    pub fn doze(&self, rank: usize, step: u32, limit: Duration) {
+        self.steps.doze(&self.blocks, rank, step, limit);
+    }
+
+    /// Tells every rank that the group has failed and why, and wakes all of them. The first who
+    /// does so is the one they hear of. A long reason is cut.
+    pub fn halt(&self, reason: &str) {
+        let me = self.me as u32 + 1;
+        self.blocks.0[self.me].write_reason(reason);
+        for block in &self.blocks.0 {
+            // Later ones leave the first one's name.
+            let _ = block.halted().compare_exchange(0, me, Ordering::AcqRel, Ordering::Acquire);
+            for line in 0..Self::DEPTH as usize {
+                block.line(line).step().wake();
+            }
+        }
+    }
+
+    /// Who told this rank that the group has failed, and why, if somebody did.
+    pub fn halted_by(&self) -> Option<(usize, String)> {
+        self.blocks.halted(self.me)
+    }
+
+    /// Notes what this rank calls, for the others to see should they differ.
+    #[inline]
+    pub fn note(&self, entry: &Entry) {
+        self.blocks.0[self.me].history().note(entry);
+    }
+
+    /// The last calls that a rank noted, oldest first.
+    pub fn calls_of(&self, rank: usize) -> Vec<Entry> {
+        self.blocks.0[rank].history().entries()
+    }
+}
+
+/// Every rank's block.
+#[derive(Debug)]
+struct Blocks(Vec<Block>);
+
+impl Blocks {
+    fn halted(&self, me: usize) -> Option<(usize, String)> {
+        let by = self.0[me].halted().load(Ordering::Acquire);
+        let by = (by as usize).checked_sub(1)?;
+        Some((by, self.0.get(by)?.reason()))
+    }
+}
+
+impl Lines for Blocks {
+    type Word = AtomicU32;
+
+    #[inline]
+    fn step(&self, rank: usize, line: usize) -> &AtomicU32 {
+        self.0[rank].line(line).step()
+    }
+
+    #[inline]
+    fn sleepers(&self, rank: usize) -> &AtomicU32 {
+        self.0[rank].word(0)
+    }
+}
+
+/// One rank's block: a line for the count of sleepers, one for the halt word, the step lines, the
+/// history, the reason of a failure.
+#[derive(Debug)]
+struct Block {
+    start: NonNull<u8>,
+    #[expect(dead_code, reason = "the memory stays mapped as long as it lives")]
+    arena: Arena,
+}
+
+impl Block {
+    fn new((arena, offset): &(Arena, usize)) -> Option<Self> {
+        let view = arena.view(*offset, Board::BYTES)?;
+        let start = NonNull::new(view.as_mut_ptr())?;
+        (start.addr().get() % LINE == 0).then(|| Self { start, arena: arena.clone() })
+    }
+
+    fn halted(&self) -> &AtomicU32 {
+        self.word(LINE)
+    }
+
+    #[inline]
+    fn line(&self, line: usize) -> Line<'_> {
+        Line { block: self, offset: (2 + line) * LINE }
+    }
+
+    /// Written once, before the halt word is.
+    fn write_reason(&self, reason: &str) {
+        let mut end = reason.len().min(REASON_BYTES);
+        while !reason.is_char_boundary(end) {
+            end -= 1;
+        }
+        self.bytes(REASON, end).copy_from(reason.as_bytes()[..end].into());
+    }
+
+    fn reason(&self) -> String {
+        let bytes = Source::from(self.bytes(REASON, REASON_BYTES)).to_vec();
+        let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+        String::from_utf8_lossy(&bytes[..end]).into_owned()
+    }
+
+    fn history(&self) -> history::History<'_> {
+        history::History::new(self)
+    }
+
+    #[inline]
+    fn bytes(&self, offset: usize, len: usize) -> Target<'_> {
+        debug_assert!(offset + len <= Board::BYTES);
+        // SAFETY: the block has `BYTES` bytes, and the arena keeps them mapped.
+        let start = unsafe { self.start.add(offset) };
+        // SAFETY: as above, and the places that are viewed as bytes are never used as words.
+        unsafe { Target::from_raw(start, len) }
+    }
+
+    #[inline]
+    fn word(&self, offset: usize) -> &AtomicU32 {
+        debug_assert!(offset + 4 <= Board::BYTES && offset.is_multiple_of(4));
+        // SAFETY: the block has `BYTES` bytes, and the arena keeps them mapped.
+        let word = unsafe { self.start.add(offset) };
+        // SAFETY: it is aligned, as the block is on a cache line; nobody views these bytes as
+        // anything but this atomic.
+        unsafe { word.cast().as_ref() }
+    }
+
+    #[inline]
+    fn word64(&self, offset: usize) -> &AtomicU64 {
+        debug_assert!(offset + 8 <= Board::BYTES && offset.is_multiple_of(8));
+        // SAFETY: the block has `BYTES` bytes, and the arena keeps them mapped.
+        let word = unsafe { self.start.add(offset) };
+        // SAFETY: it is aligned, as the block is on a cache line; nobody views these bytes as
+        // anything but this atomic.
+        unsafe { word.cast().as_ref() }
+    }
+}
+
+// SAFETY: the pointer is to shared memory that the arena keeps mapped; every access goes through
+// atomics, or through views that the protocol gives to one writer at a time.
+unsafe impl Send for Block {}
+// SAFETY: as above; a shared `Block` only gives out atomics and views.
+unsafe impl Sync for Block {}
+
+/// One step line.
+#[derive(Clone, Copy)]
+struct Line<'a> {
+    block: &'a Block,
+    offset: usize,
+}
+
+impl<'a> Line<'a> {
+    #[inline]
+    fn step(self) -> &'a AtomicU32 {
+        self.block.word(self.offset)
+    }
+
+    #[inline]
+    fn digest(self) -> &'a AtomicU64 {
+        self.block.word64(self.offset + 8)
+    }
+
+    #[inline]
+    fn window(self) -> &'a AtomicU64 {
+        self.block.word64(self.offset + 16)
+    }
+
+    #[inline]
+    fn data(self) -> Target<'a> {
+        self.block.bytes(self.offset + 24, Board::INLINE)
+    }
+}
+
+/// What a processor hands over at a time.
+const LINE: usize = 64;
+/// Where the reason is, and how much of it there can be.
+const REASON: usize = Board::BYTES - REASON_BYTES;
+const REASON_BYTES: usize = 1024;

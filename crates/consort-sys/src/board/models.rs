@@ -1,0 +1,173 @@
+//! The protocol under every interleaving that loom finds, with two ranks.
+
+use std::time::Duration;
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicU32, Ordering, fence};
+use loom::sync::{Arc, Condvar, Mutex};
+use loom::thread;
+
+use super::steps::{Lines, Steps};
+use crate::word::Word;
+
+/// A word whose sleep has no limit: a wake-up that is lost is a deadlock, which loom reports.
+struct ModelWord {
+    value: AtomicU32,
+    bed: Mutex<()>,
+    bell: Condvar,
+}
+
+impl ModelWord {
+    fn new() -> Self {
+        Self { value: AtomicU32::new(0), bed: Mutex::new(()), bell: Condvar::new() }
+    }
+}
+
+impl Word for ModelWord {
+    fn read(&self) -> u32 {
+        self.value.load(Ordering::Acquire)
+    }
+
+    fn write(&self, value: u32) {
+        self.value.store(value, Ordering::Release);
+    }
+
+    fn add(&self, delta: u32) {
+        self.value.fetch_add(delta, Ordering::Relaxed);
+    }
+
+    fn fence() {
+        fence(Ordering::SeqCst);
+    }
+
+    /// As the system does it: the last look and going to sleep are one for whoever wakes.
+    fn sleep(&self, seen: u32, _limit: Duration) {
+        let bed = self.bed.lock().unwrap();
+        if self.value.load(Ordering::Relaxed) == seen {
+            drop(self.bell.wait(bed).unwrap());
+        }
+    }
+
+    fn wake(&self) {
+        drop(self.bed.lock().unwrap());
+        self.bell.notify_all();
+    }
+}
+
+/// Two ranks with `depth` lines and a buffer to each.
+struct Model {
+    steps: Vec<Vec<ModelWord>>,
+    sleepers: Vec<ModelWord>,
+    buffers: Vec<Vec<UnsafeCell<u32>>>,
+}
+
+impl Model {
+    fn new(depth: u32) -> Arc<Self> {
+        let lines = || (0..depth).map(|_| ModelWord::new()).collect();
+        let buffers = || (0..depth).map(|_| UnsafeCell::new(0)).collect();
+        Arc::new(Self {
+            steps: (0..2).map(|_| lines()).collect(),
+            sleepers: (0..2).map(|_| ModelWord::new()).collect(),
+            buffers: (0..2).map(|_| buffers()).collect(),
+        })
+    }
+
+    fn publish(&self, steps: &mut Steps, me: usize, step: u32, value: u32) {
+        while let Some((rank, first)) = steps.in_the_way(self, step) {
+            steps.doze(self, rank, first, Duration::ZERO);
+        }
+        // SAFETY: loom itself checks that nobody else is in the cell meanwhile.
+        self.buffers[me][steps.line_of(step)].with_mut(|cell| unsafe { *cell = value });
+        steps.post(self, step);
+    }
+
+    fn take(&self, steps: &mut Steps, from: usize, step: u32) -> u32 {
+        while !steps.has_posted(self, from, step) {
+            steps.doze(self, from, step, Duration::ZERO);
+        }
+        // SAFETY: loom itself checks that nobody writes the cell meanwhile.
+        self.buffers[from][steps.line_of(step)].with(|cell| unsafe { *cell })
+    }
+}
+
+impl Lines for Model {
+    type Word = ModelWord;
+
+    fn step(&self, rank: usize, line: usize) -> &ModelWord {
+        &self.steps[rank][line]
+    }
+
+    fn sleepers(&self, rank: usize) -> &ModelWord {
+        &self.sleepers[rank]
+    }
+}
+
+fn model(scenario: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(scenario);
+}
+
+/// Scenario *everyone waits for everyone*.
+#[test]
+fn an_exchange_of_three_steps_reads_what_was_written_and_loses_no_wake_up() {
+    model(|| {
+        let shared = Model::new(2);
+        let rank = |me: usize, shared: Arc<Model>| {
+            let mut steps = Steps::new(me, 2, 2, 0);
+            for step in 1..=3 {
+                shared.publish(&mut steps, me, step, step * 10 + me as u32);
+                let peer = 1 - me;
+                assert_eq!(shared.take(&mut steps, peer, step), step * 10 + peer as u32);
+            }
+        };
+        let other = shared.clone();
+        let thread = thread::spawn(move || rank(1, other));
+        rank(0, shared);
+        thread.join().unwrap();
+    });
+}
+
+/// Scenario *one way*: the sender waits for nobody but the reader of what it overwrites.
+#[test]
+fn a_sender_that_runs_ahead_does_not_overwrite_what_is_being_read() {
+    model(|| {
+        let shared = Model::new(2);
+        let reader = shared.clone();
+        let thread = thread::spawn(move || {
+            let mut steps = Steps::new(1, 2, 2, 0);
+            for step in 1..=4 {
+                assert_eq!(reader.take(&mut steps, 0, step), step * 7);
+                steps.post(&*reader, step);
+            }
+        });
+        let mut steps = Steps::new(0, 2, 2, 0);
+        for step in 1..=4 {
+            shared.publish(&mut steps, 0, step, step * 7);
+        }
+        thread.join().unwrap();
+    });
+}
+
+/// Scenario *reading behind*: data of a step is read after the next one was posted.
+#[test]
+fn a_reader_that_lags_by_a_step_finds_what_it_reads_unchanged() {
+    model(|| {
+        let shared = Model::new(4);
+        let rank = |me: usize, shared: Arc<Model>| {
+            let mut steps = Steps::new(me, 2, 4, 1);
+            for step in 1..=4 {
+                shared.publish(&mut steps, me, step, step * 10 + me as u32);
+                if step > 1 {
+                    let peer = 1 - me;
+                    let taken = shared.take(&mut steps, peer, step - 1);
+                    assert_eq!(taken, (step - 1) * 10 + peer as u32);
+                }
+            }
+        };
+        let other = shared.clone();
+        let thread = thread::spawn(move || rank(1, other));
+        rank(0, shared);
+        thread.join().unwrap();
+    });
+}
