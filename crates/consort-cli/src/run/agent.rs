@@ -36,7 +36,7 @@ pub(crate) fn run(job: &Job) -> Result<ExitCode, RunError> {
         Rendezvous::new(&venue.store, node(job, &venue, &port)?, round_options(&job.settings))?;
     match rounds(job, &venue, &mut seat, &mut inbox) {
         Ok(end) => {
-            let code = end.conclude();
+            let code = end.conclude(&mut inbox);
             part(&mut seat, &venue, &mut inbox);
             Ok(code)
         }
@@ -89,8 +89,11 @@ fn rounds(
         match news {
             Heard::Signal(signal) => {
                 let end = leave(seat, venue, signal);
-                // A failure is not forgotten because somebody did not wait for the restart.
-                return Ok(own.map_or(end, |own| End::Over(Ending::Failed(Vec::new()), Some(own))));
+                let Some(own) = own else { return Ok(end) };
+                // A failure is not forgotten because somebody did not wait for the restart; but
+                // its report does not wait for a reader then.
+                inbox.put_back(vec![Event::Signal(signal)]);
+                return Ok(End::Over(Ending::Failed(Vec::new()), Some(own)));
             }
             Heard::News(News::Over(ending)) => return Ok(End::Over(ending, own)),
             Heard::News(News::Round(cause)) => say_next_round(&cause, own.as_deref(), &round, job),

@@ -4,8 +4,9 @@ use std::process::ExitCode;
 
 use consort_store::{Cause, Ending, Round};
 
+use super::event::Inbox;
 use super::job::Job;
-use super::notice::{notice, report};
+use super::notice::{last_words, notice, report};
 use super::report::Failure;
 use super::status::exit_code_of_signal;
 
@@ -20,18 +21,20 @@ pub(crate) enum End {
 
 impl End {
     /// Says what the user has to know, and gives the launcher's exit code.
-    pub(crate) fn conclude(self) -> ExitCode {
+    pub(crate) fn conclude(self, inbox: &mut Inbox) -> ExitCode {
         match self {
             Self::Interrupted(signal) => interrupted(signal),
             Self::Over(Ending::Finished, _) => ExitCode::SUCCESS,
-            Self::Over(Ending::Failed(account), own) => failed(&account, own.map(|own| *own)),
+            Self::Over(Ending::Failed(account), own) => {
+                failed(&account, own.map(|own| *own), inbox)
+            }
             Self::Over(Ending::TooFew(cause), _) => {
-                notice(format_args!("{cause}, and too few hosts are left to go on"));
+                last_words(format_args!("{cause}, and too few hosts are left to go on"), inbox);
                 ExitCode::FAILURE
             }
             Self::Over(Ending::Closed { node, reason }, _) => {
                 let holder = format_args!("{node}, which holds the meeting");
-                notice(format_args!("{holder}, has ended the job: {reason}"));
+                last_words(format_args!("{holder}, has ended the job: {reason}"), inbox);
                 ExitCode::FAILURE
             }
         }
@@ -59,22 +62,24 @@ pub(crate) fn say_next_round(cause: &Cause, own: Option<&Failure>, round: &Round
 
 /// Reports the failure that all hosts know of. This host's own account says more if it is of the
 /// same failure: what became of its other ranks. Another one came later, and is only mentioned.
-fn failed(account: &[u8], own: Option<Failure>) -> ExitCode {
+fn failed(account: &[u8], own: Option<Failure>, inbox: &mut Inbox) -> ExitCode {
     let first = match (serde_json::from_slice::<Failure>(account).ok(), own) {
         (Some(told), Some(own)) if told.rank != own.rank => {
-            report(&told);
-            notice(format_args!("rank {} of this host failed after it: {}", own.rank, own.status));
+            report(&told, inbox);
+            let Failure { rank, status, .. } = own;
+            last_words(format_args!("rank {rank} of this host failed after it: {status}"), inbox);
             return ExitCode::from(told.status.exit_code());
         }
         (told, own) => own.or(told),
     };
     match first {
         Some(failure) => {
-            report(&failure);
+            report(&failure, inbox);
             ExitCode::from(failure.status.exit_code())
         }
         None => {
-            notice("a rank failed on another host, whose account cannot be read here");
+            let why = "a rank failed on another host, whose account cannot be read here";
+            last_words(why, inbox);
             ExitCode::FAILURE
         }
     }

@@ -4,6 +4,9 @@ use std::fs;
 use std::io::Read;
 use std::process::{Command, Stdio};
 
+use rustix::fs::{CWD, Mode, mkfifoat};
+use rustix::process::Signal;
+
 use super::launch::{Launch, sorted_lines, wait_until};
 
 #[test]
@@ -52,6 +55,26 @@ fn a_reader_who_leaves_ends_the_job_quietly() {
     let run = Launch::command(command).finish_cleanly();
     assert_eq!(run.stdout.lines().count(), 1, "{run:?}");
     assert_eq!(run.stderr, "code 141\n");
+}
+
+#[test]
+fn a_failure_that_nobody_reads_ends_the_ranks_and_a_signal_ends_the_launcher() {
+    let mut command = Command::new("sh");
+    let script = "[ $RANK = 0 ] && yes | head -c 100000 && touch failing && exit 7; sleep 600";
+    let line = "until [ -e ready ]; do sleep 0.01; done; \
+                exec \"$0\" run -n 3 -- sh -c \"$1\" >pipe 2>&1";
+    command.args(["-c", line, env!("CARGO_BIN_EXE_consort"), script]);
+    let launch = Launch::command(command);
+    let path = launch.directory().join("pipe");
+    mkfifoat(CWD, &path, Mode::RWXU).unwrap();
+    let _unread = fs::File::options().read(true).write(true).open(&path).unwrap();
+    launch.touch("ready");
+    let failing = launch.directory().join("failing");
+    wait_until("the failure", || failing.exists().then_some(()));
+    // The launcher and its guard.
+    wait_until("the ranks to be gone", || (launch.processes().len() <= 2).then_some(()));
+    launch.signal(Signal::TERM);
+    assert_eq!(launch.finish_cleanly().code, 7);
 }
 
 #[test]
