@@ -16,6 +16,8 @@
 //! | [`host`] | which machine this is: who can share memory with whom |
 //! | [`clock`] | whether its clocks can be relied on |
 //! | [`arena`] | memory that the ranks of a host share |
+//! | [`pass`] | how they hand it to each other |
+//! | [`life`] | whether another process is alive |
 //! | [`dtype`] | what the bytes of a buffer mean, and how they can be combined |
 //! | [`view`] | bytes that another process may write while they are looked at |
 //! | [`ability`] | whether the system calls that consort is built on are permitted |
@@ -45,9 +47,11 @@ mod cgroup;
 pub mod clock;
 pub mod dtype;
 pub mod host;
+pub mod life;
 pub mod limits;
 pub mod memory;
 pub mod net;
+pub mod pass;
 mod root;
 pub mod topo;
 pub mod view;

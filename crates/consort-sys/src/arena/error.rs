@@ -82,14 +82,6 @@ pub enum Unfit {
     /// It is empty, or not a multiple of 2 MiB, or more than a process can address.
     #[error("{0} bytes is no size that consort makes")]
     Size(u64),
-    /// It was announced with another size.
-    #[error("it holds {found} bytes where {announced} were announced")]
-    Resized {
-        /// What it holds.
-        found: u64,
-        /// What its owner said.
-        announced: u64,
-    },
 }
 
 /// Not enough memory, with what is known about how much there is.

@@ -16,6 +16,7 @@ pub struct Piece {
     /// Whole pages.
     room: usize,
     committed: Mutex<bool>,
+    abandoned: bool,
 }
 
 impl Piece {
@@ -39,7 +40,7 @@ impl Piece {
             }
             Some(Ok((offset, room))) => {
                 let (arena, committed) = (arena.clone(), Mutex::new(false));
-                Ok(Self { arena, offset, len, room, committed })
+                Ok(Self { arena, offset, len, room, committed, abandoned: false })
             }
         }
     }
@@ -93,6 +94,14 @@ impl Piece {
     }
 }
 
+impl Piece {
+    /// Leaves it as it is to whoever still looks at it: its memory is given back with the arena,
+    /// and its place is not used again.
+    pub fn abandon(mut self) {
+        self.abandoned = true;
+    }
+}
+
 impl fmt::Debug for Piece {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes at {} of an arena", self.len, self.offset)
@@ -102,7 +111,9 @@ impl fmt::Debug for Piece {
 impl Drop for Piece {
     fn drop(&mut self) {
         // A place that could not be emptied is never used again: a new piece reads as zeroes.
-        if self.arena.is_ours() && commit::release(self.arena.as_fd(), self.offset, self.room) {
+        if !self.abandoned
+            && self.arena.is_ours()
+            && commit::release(self.arena.as_fd(), self.offset, self.room) {
             self.arena.with_space(|space| space.give(self.offset, self.room));
         }
     }
