@@ -13,6 +13,7 @@
 //! | [`memory`] | how much memory, shared memory and huge pages |
 //! | [`limits`] | how many files, processes and locked bytes |
 //! | [`net`] | which interfaces, and which of them leads to a peer |
+//! | [`hop`] | how far apart two cores are |
 //! | [`host`] | which machine this is: who can share memory with whom |
 //! | [`clock`] | whether its clocks can be relied on |
 //! | [`arena`] | memory that the ranks of a host share |
@@ -46,6 +47,7 @@ pub mod board;
 mod cgroup;
 pub mod clock;
 pub mod dtype;
+pub mod hop;
 pub mod host;
 pub mod life;
 pub mod limits;
