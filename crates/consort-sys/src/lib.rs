@@ -20,6 +20,7 @@
 //! | [`pass`] | how they hand it to each other |
 //! | [`life`] | whether another process is alive |
 //! | [`dtype`] | what the bytes of a buffer mean, and how they can be combined |
+//! | [`reduce`] | one buffer made of many, at the speed of memory |
 //! | [`view`] | bytes that another process may write while they are looked at |
 //! | [`ability`] | whether the system calls that consort is built on are permitted |
 //!
@@ -54,6 +55,7 @@ pub mod limits;
 pub mod memory;
 pub mod net;
 pub mod pass;
+pub mod reduce;
 mod root;
 pub mod topo;
 pub mod view;

@@ -33,9 +33,27 @@ pub enum ReduceOp {
 }
 
 impl ReduceOp {
+    /// All of them, each at the place of its [code](Self::code). The factor is 1.
+    pub const ALL: [Self; 9] = [
+        Self::Sum,
+        Self::Avg,
+        Self::Product,
+        Self::Min,
+        Self::Max,
+        Self::BitAnd,
+        Self::BitOr,
+        Self::BitXor,
+        Self::PremulSum(1.0),
+    ];
+
     /// What people call it: `sum`, `bit_and`, `premul_sum` and so on.
     pub const fn name(self) -> &'static str {
         NAMES[self.code() as usize]
+    }
+
+    /// What people call the operation that messages call so.
+    pub fn name_of(code: u8) -> Option<&'static str> {
+        NAMES.get(usize::from(code)).copied()
     }
 
     /// What messages call it. A factor is not part of it.
@@ -80,30 +98,18 @@ impl FromStr for ReduceOp {
             let factor = factor.strip_prefix(':').and_then(|factor| factor.parse().ok());
             return factor.map(Self::PremulSum).ok_or(UnknownReduceOp(text.into()));
         }
-        PLAIN.into_iter().find(|op| op.name() == text).ok_or(UnknownReduceOp(text.into()))
+        Self::ALL.into_iter().find(|op| op.name() == text).ok_or(UnknownReduceOp(text.into()))
     }
 }
 
 /// A text that names no reduce operation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no reduce operation {0:?}: choose one of {names}, or premul_sum with a factor, as in \
+    "there is no reduce operation {0:?}: choose one of {names}; premul_sum needs a factor, as in \
      premul_sum:0.5",
-    names = PLAIN.map(ReduceOp::name).join(", ")
+    names = NAMES.join(", ")
 )]
 pub struct UnknownReduceOp(String);
-
-/// All that need no factor.
-const PLAIN: [ReduceOp; 8] = [
-    ReduceOp::Sum,
-    ReduceOp::Avg,
-    ReduceOp::Product,
-    ReduceOp::Min,
-    ReduceOp::Max,
-    ReduceOp::BitAnd,
-    ReduceOp::BitOr,
-    ReduceOp::BitXor,
-];
 
 /// By code.
 const NAMES: [&str; 9] =
@@ -115,16 +121,19 @@ mod tests {
 
     #[test]
     fn every_operation_is_found_by_what_it_is_shown_as() {
-        for op in PLAIN.into_iter().chain([0.5, -1e300, 1.0 / 3.0].map(ReduceOp::PremulSum)) {
+        for (code, op) in ReduceOp::ALL.into_iter().enumerate() {
             assert_eq!(op.to_string().parse(), Ok(op));
-            assert_eq!(NAMES[usize::from(op.code())], op.name());
+            assert_eq!(usize::from(op.code()), code);
+        }
+        for op in [0.5, -1e300, 1.0 / 3.0].map(ReduceOp::PremulSum) {
+            assert_eq!(op.to_string().parse(), Ok(op));
         }
         assert_eq!(ReduceOp::PremulSum(0.5).to_string(), "premul_sum:0.5");
     }
 
     #[test]
     fn an_operation_comes_back_from_a_file() {
-        for op in PLAIN.into_iter().chain([ReduceOp::PremulSum(0.1)]) {
+        for op in ReduceOp::ALL.into_iter().chain([ReduceOp::PremulSum(0.1)]) {
             let written = serde_json::to_string(&op).unwrap();
             assert_eq!(serde_json::from_str::<ReduceOp>(&written).unwrap(), op);
             assert!(written.contains(op.name()));
@@ -140,7 +149,8 @@ mod tests {
                 error,
                 format!(
                     "there is no reduce operation {wrong:?}: choose one of sum, avg, product, min, \
-                     max, bit_and, bit_or, bit_xor, or premul_sum with a factor, as in premul_sum:0.5"
+                     max, bit_and, bit_or, bit_xor, premul_sum; premul_sum needs a factor, as in \
+                     premul_sum:0.5"
                 )
             );
         }

@@ -12,10 +12,8 @@ impl<const EXPONENT: u32, const MANTISSA: u32, const INFINITIES: bool>
     Small<EXPONENT, MANTISSA, INFINITIES>
 {
     /// The NaN that stands for all others.
-    pub(crate) const NAN: u32 = match EXPONENT + MANTISSA {
-        7 => Self::ONES,
-        _ => Self::INFINITY | 1 << (MANTISSA - 1),
-    };
+    pub(crate) const NAN: u32 =
+        if INFINITIES { Self::INFINITY | 1 << (MANTISSA - 1) } else { Self::ONES };
 
     /// The same number as an `f32`, which can hold them all.
     #[inline(always)]

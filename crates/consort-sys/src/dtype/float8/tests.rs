@@ -59,7 +59,7 @@ fn nearest_e4m3(number: f32) -> u8 {
 fn nearest_e5m2(number: f32) -> u8 {
     let sign = u8::from(number.is_sign_negative()) << 7;
     if number.is_nan() {
-        return sign | 0x7f;
+        return sign | 0x7e;
     }
     sign | nearest(f64::from(number).abs(), e5m2, 0x7c, 65536.0)
 }
