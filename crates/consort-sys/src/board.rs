@@ -153,6 +153,16 @@ impl Board {
         self.blocks.halted(self.me)
     }
 
+    /// Says that this rank uses the board no more.
+    pub fn leave(&self) {
+        self.blocks.0[self.me].left().store(1, Ordering::Release);
+    }
+
+    /// Whether nobody uses the board any more.
+    pub fn is_deserted(&self) -> bool {
+        self.blocks.0.iter().all(|block| block.left().load(Ordering::Acquire) != 0)
+    }
+
     /// Notes what this rank calls, for the others to see should they differ.
     #[inline]
     pub fn note(&self, entry: &Entry) {
@@ -191,8 +201,8 @@ impl Lines for Blocks {
     }
 }
 
-/// One rank's block: a line for the count of sleepers, one for the halt word, the step lines, the
-/// history, the reason of a failure.
+/// One rank's block: a line for the count of sleepers, one for the end (halted, left), the step
+/// lines, the history, the reason of a failure.
 #[derive(Debug)]
 struct Block {
     start: NonNull<u8>,
@@ -209,6 +219,10 @@ impl Block {
 
     fn halted(&self) -> &AtomicU32 {
         self.word(LINE)
+    }
+
+    fn left(&self) -> &AtomicU32 {
+        self.word(LINE + 4)
     }
 
     #[inline]

@@ -30,5 +30,5 @@ fn main() -> Result<(), consort::Error> {
     }
 
     // Nobody goes before everybody has been heard.
-    group.barrier("goodbye")
+    group.barrier()
 }

@@ -30,7 +30,7 @@ use crate::meeting;
 ///         let address = format!("file://{}?rank={rank}&world=2", place.display());
 ///         std::thread::spawn(move || {
 ///             let group = Builder::new().address(&address)?.init()?;
-///             group.barrier("both are here")
+///             group.barrier()
 ///         })
 ///     })
 ///     .collect();

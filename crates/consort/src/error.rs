@@ -1,4 +1,4 @@
-//! What can go wrong when processes meet.
+//! What can go wrong when processes meet and work together.
 
 use std::fmt;
 use std::time::Duration;
@@ -54,6 +54,94 @@ pub enum Error {
     /// The system does not say which host this is.
     #[error("cannot tell which host this is: {0}")]
     Host(std::io::Error),
+
+    /// A call that makes no sense; nothing was moved, and the group goes on.
+    #[error("{0}")]
+    Argument(String),
+
+    /// Numbers of this type cannot be combined in this way; nothing was moved.
+    #[error(transparent)]
+    Unsupported(#[from] consort_sys::reduce::Unsupported),
+
+    /// There is not enough memory to share.
+    #[error(transparent)]
+    Memory(#[from] consort_sys::arena::ArenaError),
+
+    /// The ranks of one host could not share their memory.
+    #[error(transparent)]
+    Sharing(#[from] consort_sys::pass::PassError),
+
+    /// The ranks of a group are on several hosts, between which nothing can be moved yet.
+    #[error("group {group}: its ranks are on several hosts: collectives need all of them on one")]
+    SeveralHosts {
+        /// The group.
+        group: String,
+    },
+
+    /// Ranks made different calls.
+    #[error(
+        "group {group}: in call {number} this rank made {mine}, but rank {rank} made {theirs}: \
+         all ranks have to make the same calls in the same order"
+    )]
+    Mismatch {
+        /// The group.
+        group: String,
+        /// Which of its calls, from 1.
+        number: u64,
+        /// What this rank called.
+        mine: String,
+        /// Who called something else.
+        rank: u32,
+        /// What it called.
+        theirs: String,
+    },
+
+    /// A rank's process is gone.
+    #[error(
+        "group {group}: rank {rank} is gone: its process has ended; noticed after {waited:.1?} in \
+         call {number}, {call}"
+    )]
+    PeerLost {
+        /// The group.
+        group: String,
+        /// Who is gone.
+        rank: u32,
+        /// What this rank was waiting in.
+        call: String,
+        /// Which of the group's calls that is, from 1.
+        number: u64,
+        /// For how long.
+        waited: Duration,
+    },
+
+    /// Ranks that are alive did not come in time.
+    #[error(
+        "group {group}: waited {waited:.1?} in call {number}, {call}, for ranks {missing:?}, which \
+         are alive but have not come so far"
+    )]
+    Late {
+        /// The group.
+        group: String,
+        /// Who did not come.
+        missing: Vec<u32>,
+        /// What this rank was waiting in.
+        call: String,
+        /// Which of the group's calls that is, from 1.
+        number: u64,
+        /// For how long.
+        waited: Duration,
+    },
+
+    /// A rank has ended the group, or has found that it failed.
+    #[error("group {group}: rank {by} has ended it: {reason}")]
+    Aborted {
+        /// The group.
+        group: String,
+        /// Who did.
+        by: u32,
+        /// Why.
+        reason: String,
+    },
 }
 
 impl fmt::Debug for Error {
@@ -67,10 +155,17 @@ impl Error {
     /// The case this error belongs to.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Environment(_) | Self::Differs { .. } | Self::Interface(_) => ErrorKind::Mistake,
-            Self::Missing { .. } => ErrorKind::Deadline,
+            Self::Environment(_)
+            | Self::Differs { .. }
+            | Self::Interface(_)
+            | Self::Argument(_)
+            | Self::SeveralHosts { .. }
+            | Self::Unsupported(_)
+            | Self::Mismatch { .. } => ErrorKind::Mistake,
+            Self::Missing { .. } | Self::Late { .. } => ErrorKind::Deadline,
+            Self::PeerLost { .. } | Self::Aborted { .. } => ErrorKind::PeerGone,
             Self::Store(error) => error.kind(),
-            Self::Host(_) => ErrorKind::System,
+            Self::Host(_) | Self::Memory(_) | Self::Sharing(_) => ErrorKind::System,
         }
     }
 }

@@ -23,7 +23,7 @@
 //! ```no_run
 //! let group = consort::init()?;
 //! println!("rank {} of {}", group.rank(), group.world());
-//! group.barrier("everyone is here")?;
+//! group.barrier()?;
 //! # Ok::<(), consort::Error>(())
 //! ```
 //!
@@ -33,17 +33,24 @@
 #![forbid(unsafe_code)]
 
 mod builder;
+mod call;
 mod card;
+mod collectives;
 pub mod duration;
+mod engine;
 mod environment;
 mod error;
 mod group;
 mod meeting;
+mod neighbourhood;
 mod verdict;
 
 pub use builder::Builder;
+pub use call::{Call, Inputs, Operation, Outputs};
 pub use consort_store::{Deadline, Error as StoreError, ErrorKind, Secret, Store, Swap};
+pub use consort_sys::dtype::{Complex32, Complex64, Dtype, Element, F8E4m3, F8E5m2, ReduceOp};
 pub use consort_sys::host::HostId;
+pub use consort_sys::view::{Source, Target};
 pub use environment::VARIABLES;
 pub use error::{Error, Result};
 pub use group::{Group, Member, Rank};

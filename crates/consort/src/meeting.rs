@@ -18,7 +18,8 @@ use crate::builder::Invitation;
 use crate::card::Card;
 use crate::duration;
 use crate::error::{Error, Result};
-use crate::group::{Group, Member, Rank};
+use crate::group::{Group, Job, Member, Rank};
+use crate::neighbourhood::Neighbourhood;
 use crate::verdict::{self, LAST_LOOK, Verdict, decode, encode, name_absent};
 
 /// Meets the other ranks as the invitation says.
@@ -39,16 +40,16 @@ pub(crate) fn hold(invitation: &Invitation) -> Result<Group> {
         Exit { hasty, world: i64::from(invitation.world), server }
     });
     let cards = exchange(invitation, &meeting, choice.address, until)?;
-    let members = (0..).zip(cards).map(|(rank, card)| member(rank, card)).collect();
-    Ok(Group {
-        rank: Rank(invitation.rank),
-        job: invitation.job.clone(),
+    let members: Vec<Member> = (0..).zip(cards).map(|(rank, card)| member(rank, card)).collect();
+    let (neighbourhood, lane) = Neighbourhood::settle(&meeting, invitation.rank, &members, until)?;
+    let job = Job {
+        name: invitation.job.clone(),
         epoch: invitation.epoch,
-        members,
         store: Arc::new(PrefixStore::new("program", round)),
-        timeout: invitation.timeout,
+        neighbourhood,
         exit,
-    })
+    };
+    Ok(Group::of_all(invitation.rank, members, lane, job, invitation.timeout))
 }
 
 /// How a rank leaves its group, if the store is in some process.

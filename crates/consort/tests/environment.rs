@@ -79,7 +79,7 @@ fn a_process_without_a_launcher_is_told_what_to_do() {
 fn be_a_rank() {
     match consort::init() {
         Ok(group) => {
-            group.barrier("both are here").unwrap();
+            group.barrier().unwrap();
             println!("met as rank {} of {}", group.rank(), group.world());
         }
         Err(error) => println!("{error}"),

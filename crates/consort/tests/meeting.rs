@@ -16,7 +16,7 @@ fn ranks_meet_over_tcp_and_know_each_other() {
     let job = Ranks::new(4).start(|ctx| {
         let group = invited(ctx).timeout(Duration::from_secs(50)).init().unwrap();
         assert_eq!(group.store().patience(), Duration::from_secs(50));
-        group.barrier("all are here").unwrap();
+        group.barrier().unwrap();
         seen_by(&group)
     });
     let _port = tell_where(&job);
@@ -35,9 +35,9 @@ fn ranks_meet_over_a_file_without_a_secret() {
         let group = builder.timeout(Duration::from_secs(50)).init().unwrap();
         assert_eq!(group.store().patience(), Duration::from_secs(50));
         group.store().push("order", &ctx.rank().to_le_bytes()).unwrap();
-        group.barrier("pushed").unwrap();
+        group.barrier().unwrap();
         let count = group.store().queue_len("order").unwrap();
-        group.barrier("counted").unwrap();
+        group.barrier().unwrap();
         (group.rank().get(), count)
     });
     assert_eq!(seen, [(0, 3), (1, 3), (2, 3)]);
@@ -193,7 +193,7 @@ fn two_processes_of_one_rank_are_found_out() {
         let _: String = ctx.told("all are judged");
         match group {
             Ok(group) => {
-                group.barrier("both").unwrap();
+                group.barrier().unwrap();
                 String::new()
             }
             Err(error) => error.to_string(),
@@ -242,7 +242,7 @@ fn ranks_of_two_hosts_know_who_shares_a_host_and_how_to_reach_the_other() {
             .secret(secret.parse().unwrap())
             .init()
             .unwrap();
-        group.barrier("all are here").unwrap();
+        group.barrier().unwrap();
         let own = ctx.address_of(ctx.rank()).unwrap().v4;
         assert_eq!(group.members()[group.rank().index()].address, std::net::IpAddr::V4(own));
         let addresses: Vec<_> = group.members().iter().map(|member| member.address).collect();

@@ -92,9 +92,7 @@ impl Piece {
         self.commit()?;
         self.arena.populate(self.offset, self.room)
     }
-}
 
-impl Piece {
     /// Leaves it as it is to whoever still looks at it: its memory is given back with the arena,
     /// and its place is not used again.
     pub fn abandon(mut self) {
@@ -111,9 +109,8 @@ impl fmt::Debug for Piece {
 impl Drop for Piece {
     fn drop(&mut self) {
         // A place that could not be emptied is never used again: a new piece reads as zeroes.
-        if !self.abandoned
-            && self.arena.is_ours()
-            && commit::release(self.arena.as_fd(), self.offset, self.room) {
+        let ours = !self.abandoned && self.arena.is_ours();
+        if ours && commit::release(self.arena.as_fd(), self.offset, self.room) {
             self.arena.with_space(|space| space.give(self.offset, self.room));
         }
     }

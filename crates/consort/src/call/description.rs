@@ -1,0 +1,214 @@
+//! What a call is, without its memory: what ranks have to agree on.
+
+use std::fmt;
+
+use consort_sys::dtype::{Dtype, ReduceOp};
+
+use super::{Call, Inputs, Outputs};
+
+/// The operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// [`Call::Barrier`].
+    Barrier,
+    /// [`Call::AllReduce`].
+    AllReduce,
+    /// [`Call::Broadcast`].
+    Broadcast,
+    /// [`Call::Reduce`].
+    Reduce,
+    /// [`Call::AllGather`].
+    AllGather,
+    /// [`Call::Gather`].
+    Gather,
+    /// [`Call::Scatter`].
+    Scatter,
+    /// [`Call::ReduceScatter`].
+    ReduceScatter,
+    /// [`Call::AllToAll`].
+    AllToAll,
+}
+
+impl Operation {
+    /// All of them, each at the place of its code.
+    pub const ALL: [Self; 9] = [
+        Self::Barrier,
+        Self::AllReduce,
+        Self::Broadcast,
+        Self::Reduce,
+        Self::AllGather,
+        Self::Gather,
+        Self::Scatter,
+        Self::ReduceScatter,
+        Self::AllToAll,
+    ];
+
+    /// What people call it: `all_reduce` and so on.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Barrier => "barrier",
+            Self::AllReduce => "all_reduce",
+            Self::Broadcast => "broadcast",
+            Self::Reduce => "reduce",
+            Self::AllGather => "all_gather",
+            Self::Gather => "gather",
+            Self::Scatter => "scatter",
+            Self::ReduceScatter => "reduce_scatter",
+            Self::AllToAll => "all_to_all",
+        }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// What all ranks of a group have to say alike when they call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Description {
+    pub(crate) operation: Operation,
+    dtype: Option<Dtype>,
+    op: Option<u8>,
+    root: Option<u32>,
+    extent: Extent,
+}
+
+/// How much is moved, as far as all ranks know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    /// So many elements per rank, the same for all.
+    Elements(u64),
+    /// Parts of different sizes that all ranks know: a digest of the sizes.
+    Sizes(u64),
+    /// Sizes that only some ranks know; they are compared when they meet.
+    Unknown,
+}
+
+impl Description {
+    /// Of a checked call.
+    #[inline]
+    pub(crate) fn of(call: &Call<'_>, world: usize) -> Self {
+        let size = |dtype: Dtype, bytes: usize| Extent::Elements((bytes / dtype.size()) as u64);
+        let (operation, dtype, op, root, extent) = match *call {
+            Call::Barrier => (Operation::Barrier, None, None, None, Extent::Elements(0)),
+            Call::AllReduce { dtype, op, input, .. } => {
+                (Operation::AllReduce, Some(dtype), Some(op), None, size(dtype, input.len()))
+            }
+            Call::Broadcast { dtype, root, buffer } => {
+                (Operation::Broadcast, Some(dtype), None, Some(root), size(dtype, buffer.len()))
+            }
+            Call::Reduce { dtype, op, root, input, .. } => {
+                (Operation::Reduce, Some(dtype), Some(op), Some(root), size(dtype, input.len()))
+            }
+            Call::AllGather { dtype, input, outputs } => {
+                let extent = match outputs {
+                    Outputs::Equal(_) => size(dtype, input.len()),
+                    Outputs::List(parts) => sizes(dtype, parts.iter().map(|part| part.len())),
+                };
+                (Operation::AllGather, Some(dtype), None, None, extent)
+            }
+            Call::Gather { dtype, root, uneven, input, .. } => {
+                let extent = if uneven { Extent::Unknown } else { size(dtype, input.len()) };
+                (Operation::Gather, Some(dtype), None, Some(root), extent)
+            }
+            Call::Scatter { dtype, root, uneven, output, .. } => {
+                let extent = if uneven { Extent::Unknown } else { size(dtype, output.len()) };
+                (Operation::Scatter, Some(dtype), None, Some(root), extent)
+            }
+            Call::ReduceScatter { dtype, op, inputs, output } => {
+                let extent = match inputs {
+                    Inputs::Equal(_) => size(dtype, output.len()),
+                    Inputs::List(parts) => sizes(dtype, parts.iter().map(|part| part.len())),
+                };
+                (Operation::ReduceScatter, Some(dtype), Some(op), None, extent)
+            }
+            Call::AllToAll { dtype, uneven, inputs, .. } => {
+                let extent = match uneven {
+                    true => Extent::Unknown,
+                    false => size(dtype, inputs.part(0, world).len()),
+                };
+                (Operation::AllToAll, Some(dtype), None, None, extent)
+            }
+        };
+        let op = op.map(ReduceOp::code);
+        Self { operation, dtype, op, root: root.map(|root| root.0), extent }
+    }
+
+    /// As two words, which [`unpack`](Self::unpack) understands.
+    #[inline]
+    pub(crate) fn pack(&self) -> [u64; 2] {
+        let (kind, extent) = match self.extent {
+            Extent::Elements(count) => (0, count),
+            Extent::Sizes(digest) => (1, digest),
+            Extent::Unknown => (2, 0),
+        };
+        let dtype = self.dtype.map_or(NONE, |dtype| u64::from(dtype.code()));
+        let op = self.op.map_or(NONE, u64::from);
+        let root = self.root.map_or(NO_ROOT, u64::from);
+        [self.operation as u64 | dtype << 8 | op << 16 | kind << 24 | root << 32, extent]
+    }
+
+    /// What another rank packed; `None` if it is not of this version.
+    pub(crate) fn unpack([word, extent]: [u64; 2]) -> Option<Self> {
+        let byte = |place: u32| (word >> place) as u8;
+        let given = |byte: u8| (u64::from(byte) != NONE).then_some(byte);
+        let operation = *Operation::ALL.get(usize::from(byte(0)))?;
+        let dtype = match given(byte(8)) {
+            Some(code) => Some(Dtype::from_code(code)?),
+            None => None,
+        };
+        let extent = match byte(24) {
+            0 => Extent::Elements(extent),
+            1 => Extent::Sizes(extent),
+            2 => Extent::Unknown,
+            _ => return None,
+        };
+        let root = (word >> 32 != NO_ROOT).then_some((word >> 32) as u32);
+        Some(Self { operation, dtype, op: given(byte(16)), root, extent })
+    }
+}
+
+impl fmt::Display for Description {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.operation.fmt(f)?;
+        if let Some(op) = self.op {
+            write!(f, "({})", ReduceOp::name_of(op).unwrap_or("?"))?;
+        }
+        if let Some(dtype) = self.dtype {
+            match self.extent {
+                Extent::Elements(count) => write!(f, " of {count} {dtype}")?,
+                Extent::Sizes(digest) => {
+                    write!(f, " of {dtype} in parts of sizes {:08x}", digest as u32)?;
+                }
+                Extent::Unknown => write!(f, " of {dtype} in uneven parts")?,
+            }
+        }
+        if let Some(root) = self.root {
+            write!(f, ", root {root}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Equal sizes are as good as equal parts.
+fn sizes(dtype: Dtype, mut parts: impl Iterator<Item = usize> + Clone) -> Extent {
+    let mut all = parts.clone();
+    let first = all.next().unwrap_or(0);
+    if all.all(|part| part == first) {
+        return Extent::Elements((first / dtype.size()) as u64);
+    }
+    Extent::Sizes(parts.by_ref().fold(0, |digest, part| mix(digest, part as u64)))
+}
+
+/// A word that depends on all bits of both.
+#[inline]
+pub(crate) fn mix(digest: u64, word: u64) -> u64 {
+    let product = (digest ^ word).wrapping_add(SPREAD).wrapping_mul(SPREAD);
+    product ^ (product >> 29)
+}
+
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+const NONE: u64 = 0xff;
+const NO_ROOT: u64 = u32::MAX as u64;

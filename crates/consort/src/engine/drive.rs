@@ -1,0 +1,211 @@
+//! Takes an operation's turns.
+
+use consort_sys::board::{Board, Header};
+use consort_sys::reduce::Kernel;
+use consort_sys::view::{Source, Target};
+
+use super::ground::Ground;
+
+/// An operation as a number of turns, counted from 0.
+///
+/// In turn *t* a rank waits for what [`before`](Self::before) says, [publishes](Self::publish) and
+/// posts; then it waits for what [`after`](Self::after) says and [uses](Self::consume) it. After the
+/// last post there may be turns that only use what was published.
+///
+/// What was published in turn *t* may be used up to turn *t* + [`Board::LAG`].
+pub(super) trait Turns {
+    /// How many posts there are, the same on every rank, at least one.
+    fn posts(&self) -> u32;
+
+    /// How many turns there are, the same on every rank.
+    fn turns(&self) -> u32;
+
+    /// Who has to have posted what before this rank publishes.
+    fn before(&self, _turn: u32) -> Need {
+        Need::Nobody
+    }
+
+    /// Writes this rank's data of the turn into its buffer, or gives it to be written into its
+    /// line if it is small enough.
+    fn publish(&mut self, turn: u32, view: &View<'_>) -> Source<'_>;
+
+    /// Who has to have posted what before this rank uses it.
+    fn after(&self, turn: u32) -> Need;
+
+    /// Uses what others have published.
+    fn consume(&mut self, turn: u32, view: &View<'_>);
+}
+
+/// Whom to wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    Nobody,
+    /// One rank's post of a turn.
+    One(usize, u32),
+    /// Everyone's post of a turn.
+    Everyone(u32),
+}
+
+/// What an operation sees of the group's memory.
+pub(super) struct View<'a> {
+    pub(super) ground: &'a Ground,
+    board: &'a Board,
+    first: u32,
+}
+
+impl View<'_> {
+    pub(super) fn me(&self) -> usize {
+        self.ground.me()
+    }
+
+    pub(super) fn world(&self) -> usize {
+        self.ground.world()
+    }
+
+    /// This rank's buffer for a turn.
+    #[inline]
+    pub(super) fn mine(&self, turn: u32) -> Target<'_> {
+        self.ground.mine(self.first.wrapping_add(turn))
+    }
+
+    /// What a rank published in a turn: `len` bytes in its line or its buffer.
+    #[inline]
+    pub(super) fn theirs(&self, rank: usize, turn: u32, len: usize) -> Source<'_> {
+        let step = self.first.wrapping_add(turn);
+        if len <= Board::INLINE {
+            self.board.inline(rank, step).slice(0..len)
+        } else {
+            self.ground.theirs(rank, step).slice(0..len)
+        }
+    }
+
+    /// What a rank published in its buffer in a turn, however little it is.
+    #[inline]
+    pub(super) fn buffer_of(&self, rank: usize, turn: u32) -> Source<'_> {
+        self.ground.theirs(rank, self.first.wrapping_add(turn))
+    }
+
+    /// Combines an operand of each rank, in the order of ranks, into every target.
+    #[inline]
+    pub(super) fn combine<'s>(
+        &self,
+        kernel: &Kernel,
+        targets: &[Target<'_>],
+        operand: impl Fn(usize) -> Source<'s>,
+    ) {
+        match self.world() {
+            2 => kernel.reduce(targets, &[operand(0), operand(1)]),
+            world if world <= FEW => {
+                let operands: [Source<'s>; FEW] =
+                    std::array::from_fn(|rank| operand(rank.min(world - 1)));
+                kernel.reduce(targets, &operands[..world]);
+            }
+            world => kernel.reduce(targets, &(0..world).map(operand).collect::<Vec<_>>()),
+        }
+    }
+
+    /// Publishes data that goes to everyone: into the line if it fits, else into the buffer.
+    #[inline]
+    pub(super) fn publish<'d>(&self, turn: u32, data: Source<'d>) -> Source<'d> {
+        if data.len() <= Board::INLINE {
+            return data;
+        }
+        self.mine(turn).slice(0..data.len()).copy_from(data);
+        data.slice(0..0)
+    }
+}
+
+/// An operation on its way.
+#[derive(Debug)]
+pub(super) struct Drive<T> {
+    turns: T,
+    turn: u32,
+    phase: Phase,
+    /// The step of turn 0.
+    first: u32,
+    header: Header,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Publish,
+    Consume,
+}
+
+/// How far it came.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// To the end.
+    Done,
+    /// Until it needs a step of a rank.
+    Blocked { rank: usize, step: u32 },
+    /// Until it found that a rank has made other calls.
+    Differs { rank: usize },
+}
+
+impl<T: Turns> Drive<T> {
+    pub(super) fn new(turns: T, first: u32, header: Header) -> Self {
+        Self { turns, turn: 0, phase: Phase::Publish, first, header }
+    }
+
+    /// Goes on as far as it can without waiting.
+    #[inline]
+    pub(super) fn go_on(&mut self, board: &mut Board, ground: &Ground) -> Progress {
+        let posts = self.turns.posts();
+        while self.turn < self.turns.turns() {
+            if self.phase == Phase::Publish {
+                if self.turn < posts
+                    && let Some(stopped) = self.publish(board, ground)
+                {
+                    return stopped;
+                }
+                self.phase = Phase::Consume;
+            }
+            if let Some(stopped) = self.meet(self.turns.after(self.turn), board) {
+                return stopped;
+            }
+            self.turns.consume(self.turn, &View { ground, board, first: self.first });
+            self.phase = Phase::Publish;
+            self.turn += 1;
+        }
+        Progress::Done
+    }
+
+    #[inline]
+    fn publish(&mut self, board: &mut Board, ground: &Ground) -> Option<Progress> {
+        let step = self.first.wrapping_add(self.turn);
+        if let Some((rank, step)) = board.in_the_way(step) {
+            return Some(Progress::Blocked { rank, step });
+        }
+        if let Some(stopped) = self.meet(self.turns.before(self.turn), board) {
+            return Some(stopped);
+        }
+        let view = View { ground, board, first: self.first };
+        let inline = self.turns.publish(self.turn, &view);
+        board.post(step, self.header, inline);
+        None
+    }
+
+    /// Whether what is needed is there, and was posted in the same call.
+    #[inline]
+    fn meet(&self, need: Need, board: &mut Board) -> Option<Progress> {
+        let (ranks, turn) = match need {
+            Need::Nobody => return None,
+            Need::One(rank, turn) => (rank..rank + 1, turn),
+            Need::Everyone(turn) => (0..board.world(), turn),
+        };
+        let step = self.first.wrapping_add(turn);
+        for rank in ranks {
+            if !board.has_posted(rank, step) {
+                return Some(Progress::Blocked { rank, step });
+            }
+            if board.header(rank, step).digest != self.header.digest {
+                return Some(Progress::Differs { rank });
+            }
+        }
+        None
+    }
+}
+
+/// So many operands need no allocation.
+const FEW: usize = 16;

@@ -1,0 +1,69 @@
+//! The buffers that ranks publish their data in.
+
+use consort_sys::arena::{Arena, ArenaError, Piece};
+use consort_sys::board::Board;
+use consort_sys::view::{Source, Target};
+
+/// Every rank's staging buffers. Each has one for every step that it may be ahead of another.
+#[derive(Debug)]
+pub(super) struct Ground {
+    me: usize,
+    mine: Piece,
+    committed: bool,
+    places: Vec<(Arena, usize)>,
+}
+
+impl Ground {
+    /// How many bytes a buffer has.
+    pub(super) const BUFFER: usize = 128 << 10;
+    /// How many bytes of its arena each rank sets aside.
+    pub(super) const BYTES: usize = Self::BUFFER * Board::DEPTH as usize;
+
+    /// `None` if one of the places is not in its arena.
+    pub(super) fn new(me: usize, mine: Piece, places: Vec<(Arena, usize)>) -> Option<Self> {
+        let inside = |(arena, offset): &(Arena, usize)| arena.view(*offset, Self::BYTES).is_some();
+        places.iter().all(inside).then_some(Self { me, mine, committed: false, places })
+    }
+
+    pub(super) fn world(&self) -> usize {
+        self.places.len()
+    }
+
+    pub(super) fn me(&self) -> usize {
+        self.me
+    }
+
+    /// Makes sure that there is memory behind this rank's buffers: many groups never need any.
+    #[inline]
+    pub(super) fn commit(&mut self) -> Result<(), ArenaError> {
+        if !self.committed {
+            self.mine.commit()?;
+            self.committed = true;
+        }
+        Ok(())
+    }
+
+    /// Leaves this rank's buffers as they are for those who still read them.
+    pub(super) fn abandon(self) {
+        self.mine.abandon();
+    }
+
+    /// This rank's buffer for a step.
+    #[inline]
+    pub(super) fn mine(&self, step: u32) -> Target<'_> {
+        self.buffer(self.me, step)
+    }
+
+    /// What a rank has published in its buffer for a step.
+    #[inline]
+    pub(super) fn theirs(&self, rank: usize, step: u32) -> Source<'_> {
+        self.buffer(rank, step).into()
+    }
+
+    #[inline]
+    fn buffer(&self, rank: usize, step: u32) -> Target<'_> {
+        let (arena, offset) = &self.places[rank];
+        let offset = offset + (step % Board::DEPTH) as usize * Self::BUFFER;
+        arena.view(offset, Self::BUFFER).expect("all places were checked")
+    }
+}

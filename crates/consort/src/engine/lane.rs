@@ -1,0 +1,264 @@
+//! A group's way through shared memory, for one call at a time.
+
+use std::time::{Duration, Instant};
+
+use consort_store::Deadline;
+use consort_sys::arena::{Arena, Piece};
+use consort_sys::board::{Board, Entry, Header};
+use consort_sys::life::{Life, Sign};
+use consort_sys::wait::Patience;
+
+use super::drive::{Drive, Progress, Turns};
+use super::ground::Ground;
+use super::verdict::{Failure, Waiting};
+use crate::call::{Call, Description, mix};
+use crate::error::{Error, Result};
+
+/// A rank of the group, as its host knows it.
+#[derive(Clone, Debug)]
+pub(crate) struct Neighbour {
+    /// Its shared memory.
+    pub(crate) arena: Arena,
+    /// Whether its process is alive; `None` for this one.
+    pub(crate) life: Option<std::sync::Arc<Life>>,
+}
+
+impl Neighbour {
+    fn is_dead(&self) -> bool {
+        self.life.as_ref().is_some_and(|life| life.sign() == Sign::Ended)
+    }
+}
+
+/// What a rank sets aside in its arena for a group, and tells the others of.
+#[derive(Debug)]
+pub(crate) struct Place {
+    board: Piece,
+    ground: Piece,
+}
+
+impl Place {
+    /// Takes it. The buffers get their memory when they are first needed.
+    ///
+    /// # Errors
+    /// When there is no memory left.
+    pub(crate) fn take(arena: &Arena) -> Result<Self> {
+        let board = arena.alloc(Board::BYTES, Board::BYTES)?;
+        let ground = arena.reserve(Ground::BYTES, Board::BYTES)?;
+        Ok(Self { board, ground })
+    }
+
+    /// Where it is in the arena.
+    pub(crate) fn offsets(&self) -> [u64; 2] {
+        [self.board.offset() as u64, self.ground.offset() as u64]
+    }
+}
+
+/// The lane.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    name: String,
+    me: usize,
+    neighbours: Vec<Neighbour>,
+    board: Board,
+    ground: Ground,
+    board_piece: Piece,
+    /// The last step of the last call.
+    step: u32,
+    /// How many calls there were.
+    number: u64,
+    /// A digest of all of them.
+    digest: u64,
+    failure: Option<Failure>,
+}
+
+impl Lane {
+    /// For a group whose ranks have set these places aside.
+    ///
+    /// # Errors
+    /// When a place is not in its rank's arena.
+    pub(crate) fn new(
+        name: &str,
+        me: usize,
+        neighbours: Vec<Neighbour>,
+        mine: Place,
+        offsets: &[[u64; 2]],
+        patience: Patience,
+    ) -> Result<Self> {
+        let places = |which: usize| -> Vec<(Arena, usize)> {
+            let pairs = neighbours.iter().zip(offsets);
+            pairs.map(|(it, offsets)| (it.arena.clone(), offsets[which] as usize)).collect()
+        };
+        let outside = || Error::Argument("a rank's place is not in its memory".to_owned());
+        let board = Board::new(me, &places(0), patience).ok_or_else(outside)?;
+        let ground = Ground::new(me, mine.ground, places(1)).ok_or_else(outside)?;
+        Ok(Self {
+            name: name.to_owned(),
+            me,
+            neighbours,
+            board,
+            ground,
+            board_piece: mine.board,
+            step: 0,
+            number: 0,
+            digest: 0,
+            failure: None,
+        })
+    }
+
+    pub(super) fn me(&self) -> usize {
+        self.me
+    }
+
+    pub(super) fn world(&self) -> usize {
+        self.neighbours.len()
+    }
+
+    /// How many calls were made.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Carries out a checked call on this thread.
+    pub(crate) fn run(&mut self, call: &Call<'_>, until: Deadline) -> Result<()> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.error(&self.name, self.me));
+        }
+        self.ground.commit()?;
+        let description = Description::of(call, self.world());
+        self.begin(&description);
+        let patient = Patient { until, description, began: None };
+        super::ops::run(self, call, patient)
+    }
+
+    /// Counts a call.
+    #[inline]
+    fn begin(&mut self, description: &Description) {
+        let call = description.pack();
+        self.number += 1;
+        self.digest = mix(mix(self.digest, call[0]), call[1]);
+        self.board.note(&Entry { number: self.number, digest: self.digest, call });
+    }
+
+    /// Takes all turns of an operation.
+    #[inline]
+    pub(super) fn drive(&mut self, turns: impl Turns, patient: &mut Patient) -> Result<()> {
+        let first = self.step.wrapping_add(1);
+        self.step = self.step.wrapping_add(turns.posts());
+        let header = Header { digest: self.digest, window: None };
+        let mut drive = Drive::new(turns, first, header);
+        loop {
+            match drive.go_on(&mut self.board, &self.ground) {
+                Progress::Done => return Ok(()),
+                Progress::Blocked { rank, step } => self.wait(rank, step, patient)?,
+                Progress::Differs { rank } => return Err(self.differ(rank)),
+            }
+        }
+    }
+
+    fn wait(&mut self, rank: usize, step: u32, patient: &mut Patient) -> Result<()> {
+        let Self { board, neighbours, .. } = self;
+        let waited = board.wait(rank, step, |halted| {
+            patient.began.get_or_insert_with(Instant::now);
+            if let Some((by, reason)) = halted {
+                return Err(Stuck::Told { by, reason });
+            }
+            if neighbours[rank].is_dead() {
+                return Err(Stuck::Dead);
+            }
+            if patient.until.has_passed() { Err(Stuck::Late) } else { Ok(()) }
+        });
+        let Err(stuck) = waited else { return Ok(()) };
+        // A rank may have posted with its last breath, or in the last moment.
+        if !matches!(stuck, Stuck::Told { .. }) && board.has_posted(rank, step) {
+            return Ok(());
+        }
+        let waited = patient.began.map_or(Duration::ZERO, |began| began.elapsed());
+        let failure = match stuck {
+            Stuck::Told { by, reason } => Failure::Told { by, reason },
+            Stuck::Dead => Failure::Dead { rank, waiting: patient.waiting(self.number, waited) },
+            Stuck::Late => {
+                let missing = (0..self.world()).filter(|&rank| !self.board.has_posted(rank, step));
+                let missing = missing.collect();
+                Failure::Late { missing, waiting: patient.waiting(self.number, waited) }
+            }
+        };
+        Err(self.fail(failure))
+    }
+
+    /// Ends the group: here, and for everyone else.
+    pub(super) fn fail(&mut self, failure: Failure) -> Error {
+        if !matches!(failure, Failure::Told { .. }) {
+            self.board.halt(&failure.to_string());
+        }
+        self.failure.insert(failure).error(&self.name, self.me)
+    }
+
+    fn differ(&mut self, rank: usize) -> Error {
+        let failure = Failure::differs(&self.board, self.me, rank);
+        self.fail(failure)
+    }
+
+    /// Ends the group because what one rank sends is not what another expects.
+    pub(super) fn disagree(
+        &mut self,
+        patient: &Patient,
+        from: usize,
+        to: usize,
+        sent: u64,
+        expected: u64,
+    ) -> Error {
+        let call = patient.description;
+        self.fail(Failure::Differs {
+            number: self.number,
+            mine: format!("{call}, with {expected} bytes from rank {from} to rank {to}"),
+            rank: from,
+            theirs: format!("{call}, with {sent}"),
+        })
+    }
+
+    /// Says that this rank makes no more calls.
+    pub(crate) fn leave(&self) {
+        self.board.leave();
+    }
+
+    /// Whether no rank makes calls any more: only then may its memory be used for something else,
+    /// because a rank that has come far may leave while others still read what it said last.
+    pub(crate) fn is_deserted(&self) -> bool {
+        self.board.is_deserted()
+    }
+
+    /// Leaves its memory as it is for those who still read it.
+    pub(crate) fn abandon(self) {
+        self.board_piece.abandon();
+        self.ground.abandon();
+    }
+
+    /// Ends the group by this rank's own will.
+    pub(crate) fn abort(&mut self, reason: &str) {
+        if self.failure.is_none() {
+            self.fail(Failure::Aborted { reason: reason.to_owned() });
+        }
+    }
+}
+
+/// How long a call may wait, and what it is.
+#[derive(Debug)]
+pub(super) struct Patient {
+    until: Deadline,
+    description: Description,
+    /// When it first had to wait.
+    began: Option<Instant>,
+}
+
+impl Patient {
+    fn waiting(&self, number: u64, waited: Duration) -> Waiting {
+        Waiting { description: self.description, number, waited }
+    }
+}
+
+/// Why a wait ended in vain.
+enum Stuck {
+    Told { by: usize, reason: String },
+    Dead,
+    Late,
+}
