@@ -1,5 +1,8 @@
 //! A word that several processes share, and can sleep on.
 
+#[cfg(test)]
+pub(crate) mod model;
+
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::Duration;
 

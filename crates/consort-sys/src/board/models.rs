@@ -3,56 +3,11 @@
 use std::time::Duration;
 
 use loom::cell::UnsafeCell;
-use loom::sync::atomic::{AtomicU32, Ordering, fence};
-use loom::sync::{Arc, Condvar, Mutex};
+use loom::sync::Arc;
 use loom::thread;
 
 use super::steps::{Lines, Steps};
-use crate::word::Word;
-
-/// A word whose sleep has no limit: a wake-up that is lost is a deadlock, which loom reports.
-struct ModelWord {
-    value: AtomicU32,
-    bed: Mutex<()>,
-    bell: Condvar,
-}
-
-impl ModelWord {
-    fn new() -> Self {
-        Self { value: AtomicU32::new(0), bed: Mutex::new(()), bell: Condvar::new() }
-    }
-}
-
-impl Word for ModelWord {
-    fn read(&self) -> u32 {
-        self.value.load(Ordering::Acquire)
-    }
-
-    fn write(&self, value: u32) {
-        self.value.store(value, Ordering::Release);
-    }
-
-    fn add(&self, delta: u32) {
-        self.value.fetch_add(delta, Ordering::Relaxed);
-    }
-
-    fn fence() {
-        fence(Ordering::SeqCst);
-    }
-
-    /// As the system does it: the last look and going to sleep are one for whoever wakes.
-    fn sleep(&self, seen: u32, _limit: Duration) {
-        let bed = self.bed.lock().unwrap();
-        if self.value.load(Ordering::Relaxed) == seen {
-            drop(self.bell.wait(bed).unwrap());
-        }
-    }
-
-    fn wake(&self) {
-        drop(self.bed.lock().unwrap());
-        self.bell.notify_all();
-    }
-}
+use crate::word::model::{ModelWord, model};
 
 /// Two ranks with `depth` lines and a buffer to each.
 struct Model {
@@ -100,12 +55,6 @@ impl Lines for Model {
     fn sleepers(&self, rank: usize) -> &ModelWord {
         &self.sleepers[rank]
     }
-}
-
-fn model(scenario: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
-    builder.check(scenario);
 }
 
 /// Scenario *everyone waits for everyone*.
