@@ -57,7 +57,8 @@ fn commit_step(
     }
 }
 
-/// A signal undoes the step that it interrupts; small steps end between two signals.
+/// Before Linux 6.9 a signal undoes the step that it interrupts; small steps end between two of
+/// them.
 const STEP: usize = 32 << 20;
 /// Looking how much memory there is takes longer than committing less than this.
 const LOOK_FROM: usize = 1 << 20;

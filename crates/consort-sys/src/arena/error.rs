@@ -32,6 +32,18 @@ pub enum ArenaError {
         /// What the kernel said.
         source: Errno,
     },
+    /// The process may not have files that large, and memory that is shared is a file.
+    #[error(
+        "cannot make {} of shared memory: this process may not make files of more than {}; raise \
+         that limit (ulimit -f)",
+        Bytes(*.least as u64), Bytes(*.limit)
+    )]
+    FileLimit {
+        /// The least that would do.
+        least: usize,
+        /// The limit.
+        limit: u64,
+    },
     /// The descriptor that a peer handed over is not an arena's.
     #[error("a peer's shared memory is refused: {0}")]
     Unfit(#[from] Unfit),

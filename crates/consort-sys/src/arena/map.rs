@@ -34,7 +34,7 @@ impl Map {
         let failed = |call| move |source| ArenaError::Create { call, source };
         let fd = create_file().map_err(failed("memfd_create"))?;
         let mut last = (bytes, Errno::NOMEM);
-        for size in size::attempts(bytes) {
+        for size in size::attempts(bytes)? {
             // Mapped before it has a size, as the size may have to be less and is then sealed.
             let start = match map_file(fd.as_fd(), size) {
                 Ok(start) => start,

@@ -2,6 +2,7 @@
 
 use rustix::process::Resource;
 
+use super::error::ArenaError;
 use crate::memory::Memory;
 
 /// The size of a page.
@@ -14,9 +15,9 @@ pub(super) fn of_machine(ranks: usize) -> usize {
     default_size(Memory::here().limit(), limit(Resource::As), ranks)
 }
 
-/// The sizes to try in turn for an arena of at least so many bytes. None is larger than a file may
-/// be: making one that is would end the process with a signal.
-pub(super) fn attempts(bytes: usize) -> impl Iterator<Item = usize> {
+/// The sizes to try in turn for an arena of at least so many bytes: fewer and fewer, but not too
+/// few. None is larger than a file may be, as making it would end the process with a signal.
+pub(super) fn attempts(bytes: usize) -> Result<impl Iterator<Item = usize>, ArenaError> {
     descending(bytes, limit(Resource::Fsize))
 }
 
@@ -34,14 +35,19 @@ fn default_size(memory: u64, addresses: u64, ranks: usize) -> usize {
     usize::try_from(wanted).unwrap_or(MOST)
 }
 
-fn descending(bytes: usize, file_limit: u64) -> impl Iterator<Item = usize> {
-    let whole =
-        |bytes: usize| bytes.max(1).checked_next_multiple_of(STEP).unwrap_or(MOST).min(MOST);
+fn descending(bytes: usize, file_limit: u64) -> Result<impl Iterator<Item = usize>, ArenaError> {
+    let wanted = whole(bytes);
+    let least = wanted.min(LEAST);
     let allowed = usize::try_from(file_limit).unwrap_or(MOST) / STEP * STEP;
-    let first = whole(bytes).min(allowed);
-    let least = first.min(LEAST);
+    if allowed < least {
+        return Err(ArenaError::FileLimit { least, limit: file_limit });
+    }
     let halved = move |size: &usize| (*size > least).then(|| whole(size / 2).max(least));
-    std::iter::successors((first > 0).then_some(first), halved)
+    Ok(std::iter::successors(Some(wanted.min(allowed)), halved))
+}
+
+fn whole(bytes: usize) -> usize {
+    bytes.max(1).checked_next_multiple_of(STEP).unwrap_or(MOST).min(MOST)
 }
 
 fn limit(resource: Resource) -> u64 {
@@ -76,14 +82,21 @@ mod tests {
 
     #[test]
     fn smaller_sizes_are_tried_down_to_the_least() {
-        let sizes = |bytes, limit| descending(bytes, limit).collect::<Vec<_>>();
+        let sizes = |bytes, limit| descending(bytes, limit).unwrap().collect::<Vec<_>>();
         assert_eq!(sizes(1 << 30, u64::MAX), [1 << 30, 512 << 20, LEAST]);
         assert_eq!(sizes((300 << 20) + 1, u64::MAX), [302 << 20, LEAST]);
         assert_eq!(sizes(1, u64::MAX), [STEP]);
-        assert_eq!(sizes(1 << 30, (5 << 20) + 1), [4 << 20]);
-        assert_eq!(sizes(1 << 30, 4096), [0_usize; 0]);
+        assert_eq!(sizes(1, STEP as u64), [STEP]);
+        assert_eq!(sizes(1 << 30, (300 << 20) + 1), [300 << 20, LEAST]);
         assert_eq!(sizes(usize::MAX, u64::MAX).first(), Some(&MOST));
         assert_eq!(sizes(usize::MAX, u64::MAX).last(), Some(&LEAST));
+    }
+
+    #[test]
+    fn a_limit_on_files_below_the_least_is_an_error() {
+        for (bytes, limit) in [(1 << 30, LEAST as u64 - 1), (1, 4096), (1, 0)] {
+            assert!(matches!(descending(bytes, limit).err(), Some(ArenaError::FileLimit { .. })));
+        }
     }
 
     #[test]

@@ -104,6 +104,18 @@ fn pieces_are_aligned_and_outlive_the_handle() {
 }
 
 #[test]
+fn an_abandoned_piece_stays_for_those_who_look_at_it() {
+    let arena = Arena::create(4 * MIB).unwrap();
+    let piece = arena.alloc(MIB, 1).unwrap();
+    piece.view().fill(3);
+    let place = piece.offset();
+    piece.abandon();
+    assert_eq!(crate::view::Source::from(arena.view(place, 1).unwrap()).to_vec(), [3]);
+    assert_eq!(taken(&arena), MIB);
+    assert_ne!(arena.alloc(1, 1).unwrap().offset(), place);
+}
+
+#[test]
 fn an_allocation_that_cannot_be_is_an_error_and_leaves_the_rest_as_it_was() {
     let arena = Arena::create(4 * MIB).unwrap();
     let half = arena.alloc(2 * MIB, 1).unwrap();

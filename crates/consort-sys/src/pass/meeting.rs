@@ -69,6 +69,8 @@ impl<'a> Meeting<'a> {
     pub(super) fn hold(mut self, until: Instant) -> Result<Vec<Peer>, PassError> {
         let start = Instant::now();
         loop {
+            // Looked for first: what they have said before is heard below.
+            let ended = self.ended();
             self.dial()?;
             self.let_in();
             self.go_on()?;
@@ -76,7 +78,10 @@ impl<'a> Meeting<'a> {
             if self.missing.is_empty() {
                 return Ok(self.found.into_values().collect());
             }
-            self.look_for_the_ended()?;
+            if let Some((rank, process)) = ended.filter(|(rank, _)| self.missing.contains_key(rank))
+            {
+                return Err(PassError::Ended { rank, process });
+            }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 let ranks = self.missing.into_keys().collect();
@@ -195,14 +200,12 @@ impl<'a> Meeting<'a> {
         }
     }
 
-    fn look_for_the_ended(&self) -> Result<(), PassError> {
-        for (&rank, absent) in &self.missing {
+    /// A rank that will not come any more, and its process.
+    fn ended(&self) -> Option<(u32, u32)> {
+        self.missing.iter().find_map(|(&rank, absent)| {
             let ended = absent.life.as_ref().is_some_and(|life| life.sign() == Sign::Ended);
-            if let Some(process) = absent.door.process.filter(|_| ended) {
-                return Err(PassError::Ended { rank, process });
-            }
-        }
-        Ok(())
+            absent.door.process.filter(|_| ended).map(|process| (rank, process))
+        })
     }
 
     fn sleep(&self, limit: Duration) {

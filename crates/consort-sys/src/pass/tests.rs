@@ -180,6 +180,59 @@ fn a_process_of_another_user_is_refused_on_either_side() {
 }
 
 #[test]
+fn a_rank_that_hands_over_the_wrong_thing_is_an_error_that_names_it() {
+    let empty = file(0);
+    let right = file(1);
+    let cases = [
+        (vec![], 1, Refusal::Descriptors(0)),
+        (vec![empty.as_fd()], 1, Refusal::Size { found: 0, announced: 1 }),
+        (vec![right.as_fd(), empty.as_fd()], 1, Refusal::Descriptors(2)),
+    ];
+    for (descriptors, size, why) in cases {
+        let door = Door::open().unwrap();
+        let guest = Guest::knock(door.name());
+        let host = thread::spawn(|| receive_as_rank_1(door));
+        guest.come_as_rank_0(&TOKEN);
+        guest.give(frame::Gift { from: 0, size }, &descriptors);
+        let error = host.join().unwrap().unwrap_err();
+        let PassError::Refused { rank: 0, why: found } = &error else { panic!("{error}") };
+        assert_eq!(*found, why);
+    }
+}
+
+#[test]
+fn a_descriptor_that_comes_before_the_proof_is_refused() {
+    let door = Door::open().unwrap();
+    let guest = Guest::knock(door.name());
+    let host = thread::spawn(|| receive_as_rank_1(door));
+    guest.give(frame::Gift { from: 0, size: 1 }, &[file(1).as_fd()]);
+    assert_eq!(guest.hear(), 0, "hung up");
+    let error = host.join().unwrap().unwrap_err();
+    assert!(error.to_string().contains("it does not speak as a rank does"), "{error}");
+}
+
+#[test]
+fn a_rank_that_hangs_up_may_come_again() {
+    let door = Door::open().unwrap();
+    let name = door.name().to_owned();
+    let host = thread::spawn(|| receive_as_rank_1(door));
+    Guest::knock(&name).come_as_rank_0(&TOKEN);
+    let guest = Guest::knock(&name);
+    guest.come_as_rank_0(&TOKEN);
+    guest.give(frame::Gift { from: 0, size: 7 }, &[file(7).as_fd()]);
+    let peers = host.join().unwrap().unwrap();
+    assert_eq!(size_of(peers[0].descriptor.as_fd()), Ok(7));
+}
+
+/// What becomes of rank 1 when it waits at this door for rank 0.
+fn receive_as_rank_1(door: Door) -> Result<Vec<Peer>, PassError> {
+    let file = file(1);
+    let offer = Offer { rank: 1, descriptor: file.as_fd(), token: &TOKEN };
+    let peers = [PeerDoor { rank: 0, name: String::new(), process: None }];
+    door.exchange(offer, &peers, soon(Duration::from_secs(2)))
+}
+
+#[test]
 fn a_rank_is_listed_once_and_not_among_its_peers() {
     let peer = |rank| PeerDoor { rank, name: "nowhere".into(), process: None };
     let file = file(1);

@@ -1,14 +1,17 @@
 //! Who comes to a door in the tests.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, SocketFlags};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags};
 use rustix::process::Uid;
 
+use super::super::frame::{self, Gift, Hello};
 use super::super::{Door, Offer, PassError, Peer, PeerDoor, address_of};
 
 pub(super) const TOKEN: [u8; 32] = [5; 32];
@@ -78,6 +81,30 @@ impl Guest {
             Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => {}
             Err(error) => panic!("{error}"),
         }
+    }
+
+    /// Does all that rank 0 does at the door of rank 1 until both are proven.
+    pub(super) fn come_as_rank_0(&self, token: &[u8; 32]) {
+        let mine = Hello { from: 0, to: 1, challenge: [1; 32] };
+        self.say(&mine.encode());
+        let mut theirs = [0; Hello::LEN];
+        rustix::net::recv(&self.socket, &mut theirs[..], RecvFlags::WAITALL).unwrap();
+        let theirs = Hello::decode(&theirs).unwrap();
+        self.say(frame::proof(token, &mine, &theirs).as_bytes());
+        let mut proof = [0; frame::PROOF_LEN];
+        rustix::net::recv(&self.socket, &mut proof[..], RecvFlags::WAITALL).unwrap();
+        assert_eq!(frame::proof(token, &theirs, &mine), proof);
+    }
+
+    pub(super) fn give(&self, gift: Gift, descriptors: &[BorrowedFd<'_>]) {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !descriptors.is_empty() {
+            assert!(control.push(SendAncillaryMessage::ScmRights(descriptors)));
+        }
+        let frame = gift.encode();
+        let flags = SendFlags::NOSIGNAL;
+        rustix::net::sendmsg(&self.socket, &[IoSlice::new(&frame)], &mut control, flags).unwrap();
     }
 
     /// How many bytes come next; none when the other side has hung up.

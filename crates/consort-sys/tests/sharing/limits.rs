@@ -1,0 +1,113 @@
+//! Processes that may not have what they ask for.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use consort_sys::arena::{Arena, ArenaError};
+use consort_testkit::{Ranks, ranks, skip};
+use rustix::process::{Resource, Rlimit, setrlimit};
+
+use crate::meeting::MIB;
+
+#[test]
+fn where_addresses_are_scarce_the_arena_is_smaller() {
+    ranks(1, |_| {
+        let room = (600 * MIB) as u64;
+        limit(Resource::As, used_addresses() + room);
+        let arena = Arena::create(64 << 30).unwrap();
+        assert!((256 * MIB..600 * MIB).contains(&arena.size()), "{}", arena.size());
+        assert!(arena.alloc(MIB, 1).is_ok());
+        let error = Arena::create(64 << 30).unwrap_err();
+        assert!(matches!(error, ArenaError::Map { .. }), "{error}");
+        assert!(error.to_string().contains("256.0 MiB") && error.to_string().contains("ulimit -v"));
+        let peer = Arena::open(rustix::io::dup(&arena).unwrap()).unwrap_err();
+        assert!(matches!(peer, ArenaError::Map { .. }), "{peer}");
+        assert!(Arena::default_size(1) <= (used_addresses() + room) as usize);
+    });
+}
+
+#[test]
+fn a_limit_on_files_is_an_error_and_no_signal() {
+    ranks(1, |_| {
+        limit(Resource::Fsize, (300 * MIB) as u64);
+        assert_eq!(Arena::create(64 << 30).unwrap().size(), 300 * MIB);
+        limit(Resource::Fsize, 100 * MIB as u64);
+        let error = Arena::create(64 << 30).unwrap_err().to_string();
+        assert!(error.contains("files of more than 100.0 MiB"), "{error}");
+        assert!(Arena::create(100 * MIB).unwrap().alloc(99 * MIB, 1).is_ok());
+    });
+}
+
+#[test]
+fn a_full_control_group_is_an_error_and_ends_nobody() {
+    let job = Ranks::new(1).start(|ctx| {
+        let group: Option<PathBuf> = ctx.told("group");
+        let Some(group) = group else { return };
+        fs::write(group.join("cgroup.procs"), std::process::id().to_string()).unwrap();
+        let arena = Arena::create(1 << 30).unwrap();
+        let held = arena.alloc(40 * MIB, 1).unwrap();
+        let taken = || rustix::fs::fstat(&arena).unwrap().st_blocks as usize * 512;
+        let error = arena.alloc(60 * MIB, 1).unwrap_err();
+        assert!(matches!(error, ArenaError::NoMemory(_)), "{error}");
+        let words = error.to_string();
+        assert!(words.starts_with("no memory for 60.0 MiB to be shared: "), "{words}");
+        assert!(words.contains("of 96.0 MiB"), "{words}");
+        assert_eq!(taken(), 40 * MIB, "nothing of the second is left");
+        drop(held);
+        assert!(arena.alloc(60 * MIB, 1).is_ok(), "there is room again");
+    });
+    let group = Group::new(96 * MIB);
+    job.tell("group", &group.as_ref().ok().map(|group| group.path.clone()));
+    job.expect_all();
+    if let Err(reason) = group {
+        skip(reason);
+    }
+}
+
+/// A control group with a memory limit, for as long as it lives.
+struct Group {
+    path: PathBuf,
+}
+
+impl Group {
+    fn new(limit: usize) -> Result<Self, String> {
+        let failed = |error| format!("no control group with a memory limit can be made: {error}");
+        let (parent, file) = Self::parent();
+        let path = parent.join(format!("consort-test-{}", std::process::id()));
+        fs::create_dir(&path).map_err(failed)?;
+        let group = Self { path };
+        fs::write(group.path.join(file), limit.to_string()).map_err(failed)?;
+        Ok(group)
+    }
+
+    /// Where this process's group is, and what its limit is called.
+    fn parent() -> (PathBuf, &'static str) {
+        let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let of = |start: &str| groups.lines().find_map(|line| line.split_once(start));
+        match of(":memory:/") {
+            Some((_, path)) => {
+                (Path::new("/sys/fs/cgroup/memory").join(path), "memory.limit_in_bytes")
+            }
+            None => {
+                let path = of("0::/").map_or("", |(_, path)| path);
+                (Path::new("/sys/fs/cgroup").join(path), "memory.max")
+            }
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        fs::remove_dir(&self.path).expect("its processes have ended");
+    }
+}
+
+fn limit(resource: Resource, bytes: u64) {
+    setrlimit(resource, Rlimit { current: Some(bytes), maximum: None }).unwrap();
+}
+
+fn used_addresses() -> u64 {
+    let statm = fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
+    pages * rustix::param::page_size() as u64
+}
