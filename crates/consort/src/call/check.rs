@@ -21,6 +21,7 @@ impl Call<'_> {
             Call::AllReduce { dtype, op, input, output } => {
                 Kernel::new(dtype, op, world)?;
                 check.whole(dtype, input.len())?;
+                check.truths(dtype, output)?;
                 check.in_place("output", output, "input", input)
             }
             Call::Broadcast { dtype, root, buffer } => {
@@ -31,7 +32,9 @@ impl Call<'_> {
                 Kernel::new(dtype, op, world)?;
                 check.only_on_root(root, "output", output.is_some())?;
                 check.whole(dtype, input.len())?;
-                output.map_or(Ok(()), |output| check.in_place("output", output, "input", input))
+                let Some(output) = output else { return Ok(()) };
+                check.truths(dtype, output)?;
+                check.in_place("output", output, "input", input)
             }
             Call::AllGather { dtype, input, outputs } => {
                 check.whole(dtype, input.len())?;
@@ -53,6 +56,7 @@ impl Call<'_> {
             }
             Call::ReduceScatter { dtype, op, inputs, output } => {
                 Kernel::new(dtype, op, world)?;
+                check.truths(dtype, output)?;
                 check.inputs(dtype, inputs, output)
             }
             Call::AllToAll { dtype, uneven, inputs, outputs } => {
@@ -96,6 +100,14 @@ impl Check {
             return Ok(());
         }
         refuse(format!("{bytes} bytes are not a whole number of {dtype}"))
+    }
+
+    /// Nothing but truths is computed into a slice of `bool`.
+    fn truths(&self, dtype: Dtype, output: Target<'_>) -> Result<()> {
+        if dtype == Dtype::Bool || !output.holds_truths() {
+            return Ok(());
+        }
+        refuse(format!("the result, which is {dtype}, cannot go to a slice of bool"))
     }
 
     fn equal(&self, what: &str, one: usize, other: usize) -> Result<()> {

@@ -72,6 +72,8 @@ pub(crate) struct Description {
     dtype: Option<Dtype>,
     op: Option<u8>,
     root: Option<u32>,
+    /// Whether the operand lies in symmetric memory and is worked on there.
+    symmetric: bool,
     extent: Extent,
 }
 
@@ -89,7 +91,7 @@ enum Extent {
 impl Description {
     /// Of a checked call.
     #[inline]
-    pub(crate) fn of(call: &Call<'_>, world: usize) -> Self {
+    pub(crate) fn of(call: &Call<'_>, world: usize, symmetric: bool) -> Self {
         let size = |dtype: Dtype, bytes: usize| Extent::Elements((bytes / dtype.size()) as u64);
         let (operation, dtype, op, root, extent) = match *call {
             Call::Barrier => (Operation::Barrier, None, None, None, Extent::Elements(0)),
@@ -133,7 +135,7 @@ impl Description {
             }
         };
         let op = op.map(ReduceOp::code);
-        Self { operation, dtype, op, root: root.map(|root| root.0), extent }
+        Self { operation, dtype, op, root: root.map(|root| root.0), symmetric, extent }
     }
 
     /// As two words, which [`unpack`](Self::unpack) understands.
@@ -147,6 +149,7 @@ impl Description {
         let dtype = self.dtype.map_or(NONE, |dtype| u64::from(dtype.code()));
         let op = self.op.map_or(NONE, u64::from);
         let root = self.root.map_or(NO_ROOT, u64::from);
+        let kind = kind | u64::from(self.symmetric) << 7;
         [self.operation as u64 | dtype << 8 | op << 16 | kind << 24 | root << 32, extent]
     }
 
@@ -159,14 +162,15 @@ impl Description {
             Some(code) => Some(Dtype::from_code(code)?),
             None => None,
         };
-        let extent = match byte(24) {
+        let extent = match byte(24) & 0x7f {
             0 => Extent::Elements(extent),
             1 => Extent::Sizes(extent),
             2 => Extent::Unknown,
             _ => return None,
         };
         let root = (word >> 32 != NO_ROOT).then_some((word >> 32) as u32);
-        Some(Self { operation, dtype, op: given(byte(16)), root, extent })
+        let symmetric = byte(24) & 0x80 != 0;
+        Some(Self { operation, dtype, op: given(byte(16)), root, symmetric, extent })
     }
 }
 
@@ -184,6 +188,9 @@ impl fmt::Display for Description {
                 }
                 Extent::Unknown => write!(f, " of {dtype} in uneven parts")?,
             }
+        }
+        if self.symmetric {
+            f.write_str(" in symmetric memory")?;
         }
         if let Some(root) = self.root {
             write!(f, ", root {root}")?;

@@ -20,6 +20,16 @@ pub(super) trait Turns {
     /// How many turns there are, the same on every rank.
     fn turns(&self) -> u32;
 
+    /// Where in this rank's arena its operand lies, if the others are to reach it there.
+    fn window(&self) -> Option<u64> {
+        None
+    }
+
+    /// A rank that said something impossible, once all turns are taken.
+    fn nonsense(&self) -> Option<usize> {
+        None
+    }
+
     /// Who has to have posted what before this rank publishes.
     fn before(&self, _turn: u32) -> Need {
         Need::Nobody
@@ -53,7 +63,7 @@ pub(super) struct View<'a> {
     first: u32,
 }
 
-impl View<'_> {
+impl<'a> View<'a> {
     pub(super) fn me(&self) -> usize {
         self.ground.me()
     }
@@ -83,6 +93,20 @@ impl View<'_> {
     #[inline]
     pub(super) fn buffer_of(&self, rank: usize, turn: u32) -> Source<'_> {
         self.ground.theirs(rank, self.first.wrapping_add(turn))
+    }
+
+    /// Bytes of the operand whose place a rank published in a turn; `None` if they are not all in
+    /// its memory.
+    pub(super) fn window(
+        &self,
+        rank: usize,
+        turn: u32,
+        start: usize,
+        len: usize,
+    ) -> Option<Target<'a>> {
+        let window = self.board.header(rank, self.first.wrapping_add(turn)).window?;
+        let offset = usize::try_from(window).ok()?.checked_add(start)?;
+        self.ground.arena(rank).view(offset, len)
     }
 
     /// Combines an operand of each rank, in the order of ranks, into every target.
@@ -144,7 +168,8 @@ pub(super) enum Progress {
 }
 
 impl<T: Turns> Drive<T> {
-    pub(super) fn new(turns: T, first: u32, header: Header) -> Self {
+    pub(super) fn new(turns: T, first: u32, digest: u64) -> Self {
+        let header = Header { digest, window: turns.window() };
         Self { turns, turn: 0, phase: Phase::Publish, first, header }
     }
 
@@ -168,7 +193,10 @@ impl<T: Turns> Drive<T> {
             self.phase = Phase::Publish;
             self.turn += 1;
         }
-        Progress::Done
+        match self.turns.nonsense() {
+            None => Progress::Done,
+            Some(rank) => Progress::Differs { rank },
+        }
     }
 
     #[inline]

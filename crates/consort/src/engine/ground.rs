@@ -33,6 +33,11 @@ impl Ground {
         self.me
     }
 
+    /// A rank's memory.
+    pub(super) fn arena(&self, rank: usize) -> &Arena {
+        &self.places[rank].0
+    }
+
     /// Makes sure that there is memory behind this rank's buffers: many groups never need any.
     #[inline]
     pub(super) fn commit(&mut self) -> Result<(), ArenaError> {

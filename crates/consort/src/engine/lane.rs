@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use consort_store::Deadline;
 use consort_sys::arena::{Arena, Piece};
-use consort_sys::board::{Board, Entry, Header};
+use consort_sys::board::{Board, Entry};
 use consort_sys::life::{Life, Sign};
 use consort_sys::wait::Patience;
 
@@ -124,10 +124,19 @@ impl Lane {
             return Err(failure.error(&self.name, self.me));
         }
         self.ground.commit()?;
-        let description = Description::of(call, self.world());
+        let window = self.window_of(call);
+        let description = Description::of(call, self.world(), window.is_some());
         self.begin(&description);
         let patient = Patient { until, description, began: None };
-        super::ops::run(self, call, patient)
+        super::ops::run(self, call, window, patient)
+    }
+
+    /// Where in this rank's arena the operand of a call lies, if it is to be worked on there.
+    #[inline]
+    fn window_of(&self, call: &Call<'_>) -> Option<u64> {
+        let operand = super::ops::operand(call)?;
+        let offset = self.neighbours[self.me].arena.offset_of(operand.as_ptr(), operand.len())?;
+        Some(offset as u64)
     }
 
     /// Counts a call.
@@ -144,8 +153,7 @@ impl Lane {
     pub(super) fn drive(&mut self, turns: impl Turns, patient: &mut Patient) -> Result<()> {
         let first = self.step.wrapping_add(1);
         self.step = self.step.wrapping_add(turns.posts());
-        let header = Header { digest: self.digest, window: None };
-        let mut drive = Drive::new(turns, first, header);
+        let mut drive = Drive::new(turns, first, self.digest);
         loop {
             match drive.go_on(&mut self.board, &self.ground) {
                 Progress::Done => return Ok(()),

@@ -8,12 +8,14 @@
 //! | [`OneShot`] | all its data | combines all of it: all_reduce and reduce, small |
 //! | [`TwoShot`] | all its data; then its slice of the result | combines its slice; then copies the others': all_reduce and reduce, large |
 //! | [`Meet`] | nothing | nothing: barrier |
+//! | [`Window`] | where its operand is | works on it there: operands in symmetric memory |
 //! | [`Tables`] | the sizes that it knows | learns the largest: before all with uneven parts |
 
 mod deal;
 mod reduce;
 mod spread;
 mod tables;
+mod window;
 
 use consort_sys::reduce::Kernel;
 use consort_sys::view::{Source, Target};
@@ -22,6 +24,8 @@ use self::deal::{Deal, DealReduce};
 use self::reduce::{OneShot, TwoShot};
 use self::spread::{Meet, Spread, Takes};
 use self::tables::Tables;
+use self::window::Window;
+pub(super) use self::window::operand;
 use super::ground::Ground;
 use super::lane::{Lane, Patient};
 use crate::call::{Call, Inputs, Outputs};
@@ -29,9 +33,17 @@ use crate::error::{Error, Result};
 
 /// Carries out a call that was checked and counted.
 #[inline]
-pub(super) fn run(lane: &mut Lane, call: &Call<'_>, mut patient: Patient) -> Result<()> {
+pub(super) fn run(
+    lane: &mut Lane,
+    call: &Call<'_>,
+    window: Option<u64>,
+    mut patient: Patient,
+) -> Result<()> {
     let (me, world) = (lane.me(), lane.world());
     let patient = &mut patient;
+    if let Some(window) = window.and_then(|offset| Window::new(call, offset, world)) {
+        return lane.drive(window, patient);
+    }
     match *call {
         Call::Barrier => lane.drive(Meet, patient),
         Call::AllReduce { dtype, op, input, output } => {
@@ -229,6 +241,14 @@ fn chunks(bytes: usize, chunk: usize) -> u32 {
 fn chunk_of(bytes: usize, chunk: usize, index: u32) -> std::ops::Range<usize> {
     let start = (index as usize).saturating_mul(chunk).min(bytes);
     start..(start + chunk).min(bytes)
+}
+
+/// A rank's slice of so many bytes: whole elements, whole cache lines if there are enough.
+fn slice_of(len: usize, element: usize, rank: usize, world: usize) -> std::ops::Range<usize> {
+    let grain = if len >= world * LINE { LINE.max(element) } else { element };
+    let each = len.div_ceil(world).next_multiple_of(grain);
+    let start = (rank * each).min(len);
+    start..(start + each).min(len)
 }
 
 /// How much of a buffer each of `world` parts gets: whole cache lines.

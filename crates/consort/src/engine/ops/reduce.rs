@@ -5,7 +5,7 @@ use consort_sys::view::{Source, Target};
 
 use super::super::drive::{Need, Turns, View};
 use super::super::ground::Ground;
-use super::{LINE, chunk_of, chunks};
+use super::{chunk_of, chunks, slice_of};
 
 /// Every rank publishes all its data; whoever wants the result combines all of it.
 #[derive(Debug)]
@@ -115,13 +115,8 @@ impl<'a> TwoShot<'a> {
         chunk_of(self.input.len(), Ground::BUFFER, chunk)
     }
 
-    /// A rank's slice of a chunk of so many bytes: whole elements, whole cache lines if there are
-    /// enough.
     fn slice(&self, len: usize, rank: usize) -> std::ops::Range<usize> {
-        let grain = if len >= self.world * LINE { LINE.max(self.element) } else { self.element };
-        let each = len.div_ceil(self.world).next_multiple_of(grain);
-        let start = (rank * each).min(len);
-        start..(start + each).min(len)
+        slice_of(len, self.element, rank, self.world)
     }
 
     fn others(&self) -> impl Iterator<Item = usize> + use<> {
