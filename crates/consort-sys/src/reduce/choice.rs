@@ -2,10 +2,10 @@
 
 use half::{bf16, f16};
 
-use super::combine::{And, Avg, Max, Min, Or, PremulSum, Product, ShiftedAvg, Sum, Xor};
+use super::combine::{And, Avg, Combine, Max, Min, Or, PremulSum, Product, ShiftedAvg, Sum, Xor};
 use super::lane::{Lane, Summand, Truth};
 use super::number::{Mean, Number, Ordered, Real};
-use super::sweep::{self, Combines, Run};
+use super::sweep::{self, Run};
 #[cfg(target_arch = "x86_64")]
 use super::x86;
 use crate::dtype::{Complex32, Complex64, Dtype, F8E4m3, F8E5m2, ReduceOp};
@@ -111,7 +111,10 @@ where
 }
 
 /// A loop over registers where there are any.
-fn packed<L: Packed, C: Combines<L> + Combines<L::Register>>(level: Level) -> Run {
+fn packed<L: Packed, C>(level: Level) -> Run
+where
+    C: Combine<L::Wide> + Combine<<L::Register as Lane>::Wide>,
+{
     match level {
         Level::Plain => sweep::plain::<L, C>,
         #[cfg(target_arch = "x86_64")]
@@ -120,7 +123,7 @@ fn packed<L: Packed, C: Combines<L> + Combines<L::Register>>(level: Level) -> Ru
 }
 
 /// A loop over numbers, for the compiler to pack.
-fn single<L: Lane, C: Combines<L>>(level: Level) -> Run {
+fn single<L: Lane, C: Combine<L::Wide>>(level: Level) -> Run {
     match level {
         Level::Plain => sweep::plain::<L, C>,
         #[cfg(target_arch = "x86_64")]

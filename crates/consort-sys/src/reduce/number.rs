@@ -1,8 +1,6 @@
 //! Numbers that can be combined, one or many at a time.
 //!
-//! Everything is written for a number, for a register full of them, and for an array of either.
-
-use std::array;
+//! Everything is written for a number and for a register full of them.
 
 pub(super) trait Number: Copy {
     fn add(self, other: Self) -> Self;
@@ -44,63 +42,47 @@ pub(super) trait Bits: Copy {
     fn xor(self, other: Self) -> Self;
 }
 
-impl<W: Number, const N: usize> Number for [W; N] {
+/// Numbers that need two registers while they are combined.
+impl<W: Number> Number for [W; 2] {
     #[inline(always)]
     fn add(self, other: Self) -> Self {
-        array::from_fn(|i| self[i].add(other[i]))
+        [self[0].add(other[0]), self[1].add(other[1])]
     }
 
     #[inline(always)]
     fn mul(self, other: Self) -> Self {
-        array::from_fn(|i| self[i].mul(other[i]))
+        [self[0].mul(other[0]), self[1].mul(other[1])]
     }
 
     #[inline(always)]
     fn canonical(self) -> Self {
-        array::from_fn(|i| self[i].canonical())
+        [self[0].canonical(), self[1].canonical()]
     }
 }
 
-impl<W: Ordered, const N: usize> Ordered for [W; N] {
+impl<W: Ordered> Ordered for [W; 2] {
     #[inline(always)]
     fn lower(self, other: Self) -> Self {
-        array::from_fn(|i| self[i].lower(other[i]))
+        [self[0].lower(other[0]), self[1].lower(other[1])]
     }
 
     #[inline(always)]
     fn higher(self, other: Self) -> Self {
-        array::from_fn(|i| self[i].higher(other[i]))
+        [self[0].higher(other[0]), self[1].higher(other[1])]
     }
 }
 
-impl<W: Mean, const N: usize> Mean for [W; N] {
+impl<W: Mean> Mean for [W; 2] {
     #[inline(always)]
     fn over(self, world: usize) -> Self {
-        array::from_fn(|i| self[i].over(world))
+        [self[0].over(world), self[1].over(world)]
     }
 }
 
-impl<W: Real, const N: usize> Real for [W; N] {
+impl<W: Real> Real for [W; 2] {
     #[inline(always)]
     fn times(self, factor: f64) -> Self {
-        array::from_fn(|i| self[i].times(factor))
-    }
-}
-
-impl<W: Bits, const N: usize> Bits for [W; N] {
-    #[inline(always)]
-    fn and(self, other: Self) -> Self {
-        array::from_fn(|i| self[i].and(other[i]))
-    }
-
-    #[inline(always)]
-    fn or(self, other: Self) -> Self {
-        array::from_fn(|i| self[i].or(other[i]))
-    }
-
-    #[inline(always)]
-    fn xor(self, other: Self) -> Self {
-        array::from_fn(|i| self[i].xor(other[i]))
+        [self[0].times(factor), self[1].times(factor)]
     }
 }
 

@@ -26,7 +26,8 @@ macro_rules! lanes {
             #[inline(always)]
             unsafe fn widen(stored: $stored) -> [F32x8; 2] {
                 // SAFETY: the caller knows that there are the instructions.
-                unsafe { $widen(stored) }.map(F32x8)
+                let [one, other] = unsafe { $widen(stored) };
+                [F32x8(one), F32x8(other)]
             }
 
             #[inline(always)]
@@ -113,7 +114,9 @@ fn widen_e4m3(codes: __m128i) -> [__m256; 2] {
     let is_nan = _mm256_cmpeq_epi16(magnitude, _mm256_set1_epi16(0x7f));
     let nan = _mm256_and_si256(is_nan, _mm256_set1_epi16(0x7e00));
     let number = _mm256_or_si256(_mm256_slli_epi16::<7>(magnitude), sign);
-    widen_f16(_mm256_or_si256(number, nan)).map(|one| _mm256_mul_ps(one, _mm256_set1_ps(256.0)))
+    let [lower, upper] = widen_f16(_mm256_or_si256(number, nan));
+    let times = _mm256_set1_ps(256.0);
+    [_mm256_mul_ps(lower, times), _mm256_mul_ps(upper, times)]
 }
 
 #[inline]
