@@ -100,8 +100,9 @@ fn open(invitation: &Invitation, until: Deadline) -> Result<Venue> {
         (Some(Place::File(path)), _) => Ok(local(Arc::new(FileStore::open_with(path, timeout)?))),
         (Some(place @ Place::Tcp { host, port }), Some(secret)) => {
             let endpoint = place.endpoint().expect("a server has an endpoint");
-            let server = if rank == 0 { serve(host, *port, secret)? } else { None };
-            let dial = Dial::new(endpoint, secret).named(format!("rank {rank}"));
+            let bears = invitation.liveness;
+            let server = if rank == 0 { serve(host, *port, secret, bears)? } else { None };
+            let dial = Dial::new(endpoint, secret).named(format!("rank {rank}")).bearing(bears);
             let store = TcpStore::dial(dial, until)?.with_patience(timeout);
             let hasty = store.clone().with_patience(HASTE);
             let peer = Some(store.peer_address());
@@ -112,10 +113,11 @@ fn open(invitation: &Invitation, until: Deadline) -> Result<Venue> {
 }
 
 /// Rank 0 holds the store unless somebody does already: the launcher, then.
-fn serve(host: &str, port: u16, secret: &Secret) -> Result<Option<Server>> {
+fn serve(host: &str, port: u16, secret: &Secret, bears: Duration) -> Result<Option<Server>> {
     let addresses = (host, port).to_socket_addrs().map(Vec::from_iter).unwrap_or_default();
     for address in addresses {
-        match Server::start(address, secret) {
+        let listening = Server::listen(address);
+        match listening.and_then(|listener| Server::bearing(bears, listener, secret)) {
             Ok(server) => return Ok(Some(server)),
             Err(StoreError::Listen { source, .. }) if is_elsewhere(&source) => {}
             Err(other) => return Err(other.into()),
