@@ -121,8 +121,9 @@ impl Board {
         step: u32,
         mut check: impl FnMut(Option<(usize, String)>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let (steps, blocks, me) = (RefCell::new(&mut self.steps), &self.blocks, self.me);
-        self.patience.wait(
+        let Self { me, steps, blocks, patience } = self;
+        let (steps, blocks, me) = (RefCell::new(steps), &*blocks, *me);
+        patience.wait(
             || steps.borrow_mut().has_posted(blocks, rank, step),
             |limit| steps.borrow().doze(blocks, rank, step, limit),
             || check(blocks.halted(me)),

@@ -5,13 +5,20 @@
 //! comes within a microsecond. With more ranks than cores the one waited for may need this very
 //! core: then it is given away at once, again and again, as long as it comes back soon. If it
 //! comes back late, somebody else computes here, and only sleeping keeps the tail short.
+//!
+//! Even with a core for every rank the system may have put two of them on one. That shows when the
+//! core is given away: if it comes back at once, nobody else wanted it, and spinning is right; if
+//! not, spinning only kept the other one from its work.
 
 use std::time::{Duration, Instant};
 
 /// How long to wait in which way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
+    /// How often to look before the core is given away, for now.
     spins: u32,
+    /// How often at most.
+    most: u32,
     yielding: Duration,
 }
 
@@ -19,9 +26,9 @@ impl Patience {
     /// For so many ranks on a host that share so many cores.
     pub fn for_ranks(ranks: usize, cores: usize) -> Self {
         if ranks <= cores {
-            Self { spins: 2_000, yielding: Duration::from_micros(50) }
+            Self { spins: SPINS, most: SPINS, yielding: Duration::from_micros(50) }
         } else {
-            Self { spins: 50, yielding: Duration::from_millis(10) }
+            Self { spins: FEW, most: FEW, yielding: Duration::from_millis(10) }
         }
     }
 
@@ -32,7 +39,7 @@ impl Patience {
     /// What `check` says.
     #[inline]
     pub fn wait<E>(
-        self,
+        &mut self,
         mut look: impl FnMut() -> bool,
         doze: impl FnMut(Duration),
         check: impl FnMut() -> Result<(), E>,
@@ -48,7 +55,7 @@ impl Patience {
 
     #[cold]
     fn wait_longer<E>(
-        self,
+        &mut self,
         mut look: impl FnMut() -> bool,
         mut doze: impl FnMut(Duration),
         mut check: impl FnMut() -> Result<(), E>,
@@ -57,10 +64,11 @@ impl Patience {
         let mut last = start;
         loop {
             std::thread::yield_now();
+            let now = Instant::now();
+            self.spins = if now - last < AT_ONCE { self.most } else { FEW };
             if look() {
                 return Ok(());
             }
-            let now = Instant::now();
             if now - last > LATE || now - start > self.yielding {
                 break;
             }
@@ -76,6 +84,11 @@ impl Patience {
     }
 }
 
+/// About a tenth of a millisecond.
+const SPINS: u32 = 2_000;
+const FEW: u32 = 2;
+/// A core that comes back sooner than this was wanted by nobody else.
+const AT_ONCE: Duration = Duration::from_micros(1);
 /// A core that comes back later than this was used by somebody who does not wait for us.
 const LATE: Duration = Duration::from_millis(1);
 /// No sleep is longer, so that `check` is asked often enough to notice a dead peer.
@@ -87,7 +100,8 @@ mod tests {
 
     #[test]
     fn what_is_there_is_found_without_sleeping() {
-        let found = Patience::for_ranks(2, 2).wait(|| true, |_| panic!("slept"), || Err("asked"));
+        let mut patience = Patience::for_ranks(2, 2);
+        let found = patience.wait(|| true, |_| panic!("slept"), || Err("asked"));
         assert_eq!(found, Ok(()));
     }
 
