@@ -213,7 +213,7 @@ impl Group {
     #[inline]
     pub fn call(&self, call: &Call<'_>) -> Result<()> {
         call.check(self.rank(), self.world())?;
-        self.lane()?.run(call, Deadline::after(self.timeout))
+        self.lane()?.run(call, self.timeout)
     }
 
     /// Ends the group, here and for all other ranks: whoever waits in it, or calls it later, gets

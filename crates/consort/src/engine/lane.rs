@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use consort_store::Deadline;
 use consort_sys::arena::{Arena, Piece};
 use consort_sys::board::{Board, Entry};
 use consort_sys::life::{Life, Sign};
@@ -119,7 +118,7 @@ impl Lane {
     }
 
     /// Carries out a checked call on this thread.
-    pub(crate) fn run(&mut self, call: &Call<'_>, until: Deadline) -> Result<()> {
+    pub(crate) fn run(&mut self, call: &Call<'_>, timeout: Duration) -> Result<()> {
         if let Some(failure) = &self.failure {
             return Err(failure.error(&self.name, self.me));
         }
@@ -127,7 +126,7 @@ impl Lane {
         let window = self.window_of(call);
         let description = Description::of(call, self.world(), window.is_some());
         self.begin(&description);
-        let patient = Patient { until, description, began: None };
+        let patient = Patient { timeout, description, began: None };
         super::ops::run(self, call, window, patient)
     }
 
@@ -166,14 +165,14 @@ impl Lane {
     fn wait(&mut self, rank: usize, step: u32, patient: &mut Patient) -> Result<()> {
         let Self { board, neighbours, .. } = self;
         let waited = board.wait(rank, step, |halted| {
-            patient.began.get_or_insert_with(Instant::now);
+            let began = *patient.began.get_or_insert_with(Instant::now);
             if let Some((by, reason)) = halted {
                 return Err(Stuck::Told { by, reason });
             }
             if neighbours[rank].is_dead() {
                 return Err(Stuck::Dead);
             }
-            if patient.until.has_passed() { Err(Stuck::Late) } else { Ok(()) }
+            if began.elapsed() >= patient.timeout { Err(Stuck::Late) } else { Ok(()) }
         });
         let Err(stuck) = waited else { return Ok(()) };
         // A rank may have posted with its last breath, or in the last moment.
@@ -252,9 +251,9 @@ impl Lane {
 /// How long a call may wait, and what it is.
 #[derive(Debug)]
 pub(super) struct Patient {
-    until: Deadline,
+    timeout: Duration,
     description: Description,
-    /// When it first had to wait.
+    /// When it first had to sleep. Most calls never do, and need not know the time.
     began: Option<Instant>,
 }
 
