@@ -122,7 +122,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(100_000))]
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
 
         #[test]
         fn any_single_narrows_as_another_implementation_does(bits: u32) {

@@ -90,7 +90,7 @@ impl Lane for Truth {
 pub(super) struct Summand<I>(I);
 
 macro_rules! summands {
-    ($($integer:ty: $wide:ty),*) => {$(
+    ($($integer:ty: $wide:ty as $way:ty),*) => {$(
         impl Lane for Summand<$integer> {
             type Stored = $integer;
             type Wide = $wide;
@@ -102,7 +102,7 @@ macro_rules! summands {
 
             #[inline(always)]
             fn narrow(wide: $wide) -> $integer {
-                wide as $integer
+                wide as $way as $integer
             }
         }
     )*};
@@ -110,7 +110,10 @@ macro_rules! summands {
 
 // A quotient of integers below 2^53 is never rounded up to an integer in `f64`: cutting it off
 // gives what an integer division gives.
-summands!(i8: f64, i16: f64, i32: f64, u8: f64, u16: f64, u32: f64, i64: i128, u64: i128);
+summands! {
+    i8: f64 as i32, i16: f64 as i32, i32: f64 as i32, u8: f64 as i32, u16: f64 as i32,
+    u32: f64 as u32, i64: i128 as i64, u64: i128 as u64
+}
 
 macro_rules! complex {
     ($($complex:ident)*) => {$(

@@ -1,5 +1,7 @@
 //! The two loops that every reduction is made of.
 
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::__m256i;
 use std::mem::MaybeUninit;
 
 use super::combine::{Combine, Scale};
@@ -55,8 +57,14 @@ pub(super) unsafe fn registers_avx2<R: Lane, L: Lane, C>(
     C: Combine<R::Wide> + Combine<L::Wide>,
 {
     let way = C::from(scale);
-    // SAFETY: the caller promised what is needed here.
-    let done = unsafe { sweep::<R, C, 4>(way, targets, sources, 0) };
+    // As many registers side by side as leave some of the sixteen for operands.
+    let done = if size_of::<R::Wide>() > size_of::<__m256i>() {
+        // SAFETY: the caller promised what is needed here.
+        unsafe { sweep::<R, C, 4>(way, targets, sources, 0) }
+    } else {
+        // SAFETY: as above.
+        unsafe { sweep::<R, C, 8>(way, targets, sources, 0) }
+    };
     // SAFETY: as above.
     let done = unsafe { sweep::<R, C, 1>(way, targets, sources, done) };
     // SAFETY: as above.

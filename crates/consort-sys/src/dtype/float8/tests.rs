@@ -104,7 +104,7 @@ fn the_ends_of_the_range_are_where_they_should_be() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(20_000))]
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
 
     #[test]
     fn any_number_becomes_the_nearest(bits: u32) {

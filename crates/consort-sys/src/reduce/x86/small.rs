@@ -40,24 +40,24 @@ macro_rules! lanes {
 }
 
 lanes! {
-    F16x16: __m256i, widen_f16, narrow_f16;
+    F16x16: [__m128i; 2], widen_f16, narrow_f16;
     Bf16x16: __m256i, widen_bf16, narrow_bf16;
     E4m3x16: __m128i, widen_e4m3, narrow_e4m3;
     E5m2x16: __m128i, widen_e5m2, narrow_e5m2;
 }
 
+/// In two parts, so that they can be converted on the way from and to memory.
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
-fn widen_f16(halves: __m256i) -> [__m256; 2] {
-    let upper = _mm256_extracti128_si256::<1>(halves);
-    [_mm256_cvtph_ps(_mm256_castsi256_si128(halves)), _mm256_cvtph_ps(upper)]
+fn widen_f16([lower, upper]: [__m128i; 2]) -> [__m256; 2] {
+    [_mm256_cvtph_ps(lower), _mm256_cvtph_ps(upper)]
 }
 
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
-fn narrow_f16(lower: __m256, upper: __m256) -> __m256i {
+fn narrow_f16(lower: __m256, upper: __m256) -> [__m128i; 2] {
     let lower = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(lower);
-    _mm256_set_m128i(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(upper), lower)
+    [lower, _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(upper)]
 }
 
 /// The even ones and the odd ones apart, so that none has to go to another place.
@@ -90,7 +90,7 @@ fn to_nearest_upper_half(bits: __m256i) -> __m256i {
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
 fn widen_e5m2(codes: __m128i) -> [__m256; 2] {
-    widen_f16(_mm256_slli_epi16::<8>(_mm256_cvtepu8_epi16(codes)))
+    widen_f16(parts(_mm256_slli_epi16::<8>(_mm256_cvtepu8_epi16(codes))))
 }
 
 #[inline]
@@ -114,7 +114,7 @@ fn widen_e4m3(codes: __m128i) -> [__m256; 2] {
     let is_nan = _mm256_cmpeq_epi16(magnitude, _mm256_set1_epi16(0x7f));
     let nan = _mm256_and_si256(is_nan, _mm256_set1_epi16(0x7e00));
     let number = _mm256_or_si256(_mm256_slli_epi16::<7>(magnitude), sign);
-    let [lower, upper] = widen_f16(_mm256_or_si256(number, nan));
+    let [lower, upper] = widen_f16(parts(_mm256_or_si256(number, nan)));
     let times = _mm256_set1_ps(256.0);
     [_mm256_mul_ps(lower, times), _mm256_mul_ps(upper, times)]
 }
@@ -139,24 +139,30 @@ fn narrow_e4m3(lower: __m256, upper: __m256) -> __m128i {
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
 fn odd_f16(lower: __m256, upper: __m256) -> __m256i {
-    let cut = _mm256_set_m128i(
-        _mm256_cvtps_ph::<_MM_FROUND_TO_ZERO>(upper),
-        _mm256_cvtps_ph::<_MM_FROUND_TO_ZERO>(lower),
-    );
-    let [lower_cut, upper_cut] = widen_f16(cut);
-    let lower_differs = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_NEQ_UQ>(lower, lower_cut));
-    let upper_differs = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_NEQ_UQ>(upper, upper_cut));
+    let lower_cut = _mm256_cvtps_ph::<_MM_FROUND_TO_ZERO>(lower);
+    let upper_cut = _mm256_cvtps_ph::<_MM_FROUND_TO_ZERO>(upper);
+    let lower_differs = _mm256_cmp_ps::<_CMP_NEQ_UQ>(lower, _mm256_cvtph_ps(lower_cut));
+    let upper_differs = _mm256_cmp_ps::<_CMP_NEQ_UQ>(upper, _mm256_cvtph_ps(upper_cut));
     // Packing takes 128 bits of each in turn.
-    let differs = _mm256_packs_epi32(lower_differs, upper_differs);
+    let differs =
+        _mm256_packs_epi32(_mm256_castps_si256(lower_differs), _mm256_castps_si256(upper_differs));
     let differs = _mm256_permute4x64_epi64::<0b11_01_10_00>(differs);
-    _mm256_or_si256(cut, _mm256_and_si256(differs, _mm256_set1_epi16(1)))
+    let last_bit = _mm256_and_si256(differs, _mm256_set1_epi16(1));
+    _mm256_or_si256(_mm256_set_m128i(upper_cut, lower_cut), last_bit)
 }
 
 /// The lower byte of each.
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
 fn to_bytes(pairs: __m256i) -> __m128i {
-    _mm_packus_epi16(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256::<1>(pairs))
+    let [lower, upper] = parts(pairs);
+    _mm_packus_epi16(lower, upper)
+}
+
+#[inline]
+#[target_feature(enable = "avx2,f16c")]
+fn parts(whole: __m256i) -> [__m128i; 2] {
+    [_mm256_castsi256_si128(whole), _mm256_extracti128_si256::<1>(whole)]
 }
 
 const UPPER_HALF: i32 = 0xffff_0000_u32.cast_signed();
