@@ -18,6 +18,7 @@
 //! | [`clock`] | whether its clocks can be relied on |
 //! | [`arena`] | memory that the ranks of a host share |
 //! | [`pass`] | how they hand it to each other |
+//! | [`window`] | how they reach each other's buffers |
 //! | [`life`] | whether another process is alive |
 //! | [`dtype`] | what the bytes of a buffer mean, and how they can be combined |
 //! | [`reduce`] | one buffer made of many, at the speed of memory |
@@ -52,6 +53,7 @@ pub mod hop;
 pub mod host;
 pub mod life;
 pub mod limits;
+mod lock;
 pub mod memory;
 pub mod net;
 pub mod pass;
@@ -60,4 +62,5 @@ mod root;
 pub mod topo;
 pub mod view;
 pub mod wait;
+pub mod window;
 mod word;

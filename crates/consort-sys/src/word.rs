@@ -17,6 +17,8 @@ pub(crate) trait Word {
     fn write(&self, value: u32);
     /// Adds to the value, wrapping; says nothing about anything else.
     fn add(&self, delta: u32);
+    /// Sets the value if it is `seen`, as reading and writing do; otherwise says what it is.
+    fn replace(&self, seen: u32, value: u32) -> Result<(), u32>;
     /// Everything before it is seen by all before anything after it.
     fn fence();
     /// Sleeps while the value is `seen`, until woken, for no reason, or after the limit.
@@ -38,6 +40,11 @@ impl Word for AtomicU32 {
 
     fn add(&self, delta: u32) {
         self.fetch_add(delta, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn replace(&self, seen: u32, value: u32) -> Result<(), u32> {
+        self.compare_exchange(seen, value, Ordering::AcqRel, Ordering::Acquire).map(|_| ())
     }
 
     #[inline]

@@ -33,6 +33,10 @@ impl Word for ModelWord {
         self.value.fetch_add(delta, Ordering::Relaxed);
     }
 
+    fn replace(&self, seen: u32, value: u32) -> Result<(), u32> {
+        self.value.compare_exchange(seen, value, Ordering::AcqRel, Ordering::Acquire).map(|_| ())
+    }
+
     fn fence() {
         fence(Ordering::SeqCst);
     }

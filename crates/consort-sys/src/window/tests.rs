@@ -1,0 +1,144 @@
+use std::thread;
+
+use super::*;
+use crate::view::Source;
+
+/// The windows of so many ranks, all of them in this process.
+fn ranks(world: usize, channels: usize, bytes: usize) -> Vec<Windows> {
+    let shape = Shape { world, channels, bytes };
+    let places: Vec<Place> = (0..world)
+        .map(|_| {
+            let arena = Arena::create(4 << 20).unwrap();
+            let take = |bytes| arena.alloc(bytes, LINE).unwrap();
+            let (control, data) = (take(shape.control_bytes().unwrap()), take(bytes));
+            let place = Place { control: control.offset(), data: data.offset(), arena };
+            control.abandon();
+            data.abandon();
+            place
+        })
+        .collect();
+    let patience = Patience::for_ranks(8, 2);
+    let windows = |me| Windows::new(me, shape, places.clone(), patience).unwrap();
+    (0..world).map(windows).collect()
+}
+
+/// For waits that succeed.
+fn go_on(_: &[usize]) -> Result<(), &'static str> {
+    Ok(())
+}
+
+#[test]
+fn what_one_rank_writes_alone_another_reads() {
+    let ranks = ranks(2, 1, 100);
+    let mut guard = ranks[0].alone(1, go_on).unwrap();
+    let elements = guard.elements_mut::<u64>();
+    assert_eq!(elements, [0; 12]);
+    elements.copy_from_slice(&[7; 12]);
+    drop(guard);
+    assert_eq!(ranks[1].alone(1, go_on).unwrap().elements::<u64>(), [7; 12]);
+    let other = ranks[1].visit(0, go_on).unwrap();
+    assert_eq!(Source::from(other.view()).to_vec(), [0; 100]);
+}
+
+#[test]
+fn a_wait_for_a_window_is_told_who_has_it() {
+    let ranks = ranks(3, 1, 8);
+    let gave_up = |holders: &[usize]| Err(holders.to_vec());
+    let alone = ranks[2].alone(0, go_on).unwrap();
+    assert_eq!(ranks[0].alone(0, gave_up).unwrap_err(), [2]);
+    assert_eq!(ranks[1].visit(0, gave_up).unwrap_err(), [2]);
+    drop(alone);
+    let visits = [ranks[0].visit(0, go_on).unwrap(), ranks[2].visit(0, go_on).unwrap()];
+    assert_eq!(ranks[1].alone(0, gave_up).unwrap_err(), [0, 2]);
+    drop(visits);
+    assert!(ranks[1].alone(0, gave_up).is_ok());
+}
+
+#[test]
+fn what_comes_while_giving_up_is_taken() {
+    let ranks = ranks(2, 1, 8);
+    let late = || {
+        ranks[1].signal(0, 0);
+        Err("too late")
+    };
+    assert_eq!(ranks[0].await_signal(1, 0, late), Ok(()));
+    assert_eq!(ranks[0].await_signal(1, 0, || Err("too late")), Err("too late"));
+}
+
+#[test]
+fn threads_that_add_under_the_lock_lose_nothing() {
+    let ranks = ranks(4, 1, 8);
+    thread::scope(|scope| {
+        for windows in &ranks {
+            scope.spawn(|| {
+                for _ in 0..2_000 {
+                    windows.alone(0, go_on).unwrap().elements_mut::<u64>()[0] += 1;
+                }
+            });
+        }
+    });
+    assert_eq!(ranks[0].alone(0, go_on).unwrap().elements::<u64>(), [8_000]);
+}
+
+#[test]
+fn signals_of_different_ranks_and_channels_are_kept_apart() {
+    let ranks = ranks(3, 4, 0);
+    ranks[1].signal(0, 2);
+    ranks[1].signal(0, 2);
+    ranks[2].signal(0, 3);
+    for (from, channel, count) in [(1, 2, 2), (2, 3, 1), (1, 3, 0), (2, 2, 0), (0, 2, 0)] {
+        assert_eq!(ranks[0].signals(from, channel), count, "{from} on {channel}");
+    }
+    for _ in 0..2 {
+        ranks[0].await_signal(1, 2, || Err("missing")).unwrap();
+    }
+    assert_eq!(ranks[0].signals(1, 2), 0);
+    ranks[0].clear();
+    assert_eq!(ranks[0].signals(2, 3), 0);
+}
+
+#[test]
+fn counts_wrap_around() {
+    let ranks = ranks(2, 1, 0);
+    let line = ranks[0].control(0).line(0, 1);
+    for word in [line.signals(), line.taken(), line.arrivals()] {
+        word.store(u32::MAX, std::sync::atomic::Ordering::Relaxed);
+    }
+    ranks[1].signal(0, 0);
+    assert_eq!(
+        (ranks[0].signals(1, 0), line.signals().load(std::sync::atomic::Ordering::Relaxed)),
+        (1, 0)
+    );
+    ranks[0].await_signal(1, 0, || Err("missing")).unwrap();
+    assert!(ranks[0].has_arrived(1, 0, u32::MAX) && !ranks[0].has_arrived(1, 0, 0));
+    ranks[1].arrive(0);
+    assert!(ranks[0].has_arrived(1, 0, 0));
+}
+
+#[test]
+fn a_window_is_deserted_when_every_rank_has_left_it() {
+    let ranks = ranks(3, 1, 8);
+    for leaving in [1, 0, 2] {
+        assert!(ranks.iter().all(|windows| !windows.is_deserted()));
+        ranks[leaving].leave();
+    }
+    assert!(ranks.iter().all(Windows::is_deserted));
+    // What one does with its memory then is nothing to the others.
+    ranks[0].clear();
+    assert!(ranks[1].is_deserted() && ranks[2].is_deserted());
+}
+
+#[test]
+fn places_that_are_not_in_their_arena_are_refused() {
+    let arena = Arena::create(2 << 20).unwrap();
+    let place = |control, data| vec![Place { arena: arena.clone(), control, data }];
+    let windows = |shape, places| Windows::new(0, shape, places, Patience::for_ranks(1, 1));
+    let shape = Shape { world: 1, channels: 2, bytes: 100 };
+    let size = arena.size();
+    assert!(windows(shape, place(0, 4096)).is_some());
+    for (control, data) in [(size - 64, 0), (0, size - 64), (8, 4096), (0, 4100), (size, size)] {
+        assert!(windows(shape, place(control, data)).is_none(), "{control}, {data}");
+    }
+    assert!(windows(Shape { world: 2, ..shape }, place(0, 4096)).is_none());
+    assert!(windows(Shape { channels: usize::MAX, ..shape }, place(0, 4096)).is_none());
+}
