@@ -15,13 +15,13 @@ pub(crate) trait Latch {
 
     /// Who is in.
     fn state(&self) -> &Self::Word;
-    /// How many sleep on the state.
+    /// How many sleep on any word of the lock.
     fn sleepers(&self) -> &Self::Word;
-    /// How many visits a rank is making, at least. Only that rank writes it.
-    fn visits(&self, rank: usize) -> &Self::Word;
+    /// Whether a rank visits. Only that rank writes it.
+    fn visit(&self, rank: usize) -> &Self::Word;
 }
 
-/// Lets a rank in alone, if nobody is.
+/// Lets a rank in alone, if nobody is in.
 #[inline]
 pub(crate) fn try_alone(latch: &impl Latch, me: usize) -> bool {
     latch.state().replace(FREE, (me as u32 + 1) << HOLDER).is_ok()
@@ -34,41 +34,37 @@ pub(crate) fn end_alone(latch: &impl Latch) {
     announce(latch.state(), latch.sleepers(), FREE);
 }
 
-/// Lets a rank in among other visitors, unless somebody is in alone.
+/// Lets a rank in among visitors of other ranks, unless somebody is in alone.
 #[inline]
 pub(crate) fn try_visit(latch: &impl Latch, me: usize) -> bool {
     let state = latch.state();
     let mut seen = state.read();
-    if !is_open(seen) {
+    // Said before it is true, so that a visitor who dies is known.
+    if !is_open(seen) || latch.visit(me).replace(FREE, 1).is_err() {
         return false;
     }
-    // Noted before it is true, so that a visitor who dies is known.
-    latch.visits(me).add(1);
     while is_open(seen) {
         match state.replace(seen, seen + 1) {
             Ok(()) => return true,
             Err(now) => seen = now,
         }
     }
-    latch.visits(me).add(1_u32.wrapping_neg());
+    announce(latch.visit(me), latch.sleepers(), FREE);
     false
 }
 
 /// Lets a visitor out.
 #[inline]
-pub(crate) fn end_visit<L: Latch>(latch: &L, me: usize) {
+pub(crate) fn end_visit(latch: &impl Latch, me: usize) {
     let state = latch.state();
     let mut seen = state.read();
     while let Err(now) = state.replace(seen, seen - 1) {
         seen = now;
     }
-    latch.visits(me).add(1_u32.wrapping_neg());
-    if seen == 1 || seen == VISITORS {
-        // As in `announce`: the sleeper's count is seen here, or the state is seen there.
-        <L::Word as Word>::fence();
-        if latch.sleepers().read() != 0 {
-            state.wake();
-        }
+    // Its fence is for both words: the sleeper's count is seen here, or what was written there.
+    announce(latch.visit(me), latch.sleepers(), FREE);
+    if seen == 1 && is_wanted(latch) {
+        state.wake();
     }
 }
 
@@ -83,9 +79,13 @@ pub(crate) fn doze_alone(latch: &impl Latch, limit: Duration) {
     doze(latch.state(), latch.sleepers(), |state| state == FREE, limit);
 }
 
-/// Sleeps until a visitor can come in, or the limit passes, or for no reason.
-pub(crate) fn doze_visit(latch: &impl Latch, limit: Duration) {
-    doze(latch.state(), latch.sleepers(), is_open, limit);
+/// Sleeps until a rank can come in as a visitor, or the limit passes, or for no reason.
+pub(crate) fn doze_visit(latch: &impl Latch, me: usize, limit: Duration) {
+    if latch.visit(me).read() == FREE {
+        doze(latch.state(), latch.sleepers(), is_open, limit);
+    } else {
+        doze(latch.visit(me), latch.sleepers(), |visit| visit == FREE, limit);
+    }
 }
 
 /// Who of so many ranks is in at this moment.
@@ -94,16 +94,16 @@ pub(crate) fn holders(latch: &impl Latch, world: usize) -> Vec<usize> {
     match (state >> HOLDER).checked_sub(1) {
         Some(holder) => vec![holder as usize],
         None if state == FREE => Vec::new(),
-        None => (0..world).filter(|&rank| latch.visits(rank).read() != 0).collect(),
+        None => (0..world).filter(|&rank| latch.visit(rank).read() != FREE).collect(),
     }
 }
 
 fn is_open(state: u32) -> bool {
-    state < VISITORS
+    state >> HOLDER == 0
 }
 
 const FREE: u32 = 0;
-/// Above this bit is the rank that is in alone, plus one; below, the number of visitors.
+/// From this bit on is the rank that is in alone, plus one; below, the number of visitors.
 const HOLDER: u32 = 16;
-/// The most visitors there can be, and the most ranks.
-pub(crate) const VISITORS: u32 = (1 << HOLDER) - 1;
+/// The most ranks whose visits can be counted, and who can be named.
+pub(crate) const MOST_RANKS: usize = (1 << HOLDER) - 1;

@@ -52,7 +52,7 @@ pub struct Shape {
 
 impl Shape {
     /// The most ranks that can share a window.
-    pub const MOST_RANKS: usize = lock::VISITORS as usize - 1;
+    pub const MOST_RANKS: usize = lock::MOST_RANKS;
 
     /// How many bytes the control block needs, on a line of its own and zero at first. `None` if
     /// they cannot be counted.
@@ -134,8 +134,9 @@ impl Windows {
         Ok(Alone::new(self, rank))
     }
 
-    /// Waits until nobody is alone in a rank's window, and copies to and from it beside others who
-    /// do. `check` is asked before each sleep, and told who is using it.
+    /// Waits until nobody is alone in a rank's window, and no other thread of this rank copies to
+    /// and from it; then lets this one do so, beside other ranks. `check` is asked before each sleep,
+    /// and told who is using it.
     ///
     /// # Errors
     /// What `check` says.
@@ -155,7 +156,7 @@ impl Windows {
         }
         self.wait(
             || lock::try_visit(&control, self.me),
-            |limit| lock::doze_visit(&control, limit),
+            |limit| lock::doze_visit(&control, self.me, limit),
             || check(&lock::holders(&control, self.shape.world)),
         )?;
         Ok(Visit::new(self, rank))

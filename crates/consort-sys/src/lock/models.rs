@@ -37,9 +37,9 @@ impl Model {
         end_alone(self);
     }
 
-    fn visit(&self, me: usize) -> u32 {
+    fn look(&self, me: usize) -> u32 {
         while !try_visit(self, me) {
-            doze_visit(self, Duration::ZERO);
+            doze_visit(self, me, Duration::ZERO);
         }
         // SAFETY: loom itself checks that nobody writes the cell meanwhile.
         let seen = self.guarded.with(|cell| unsafe { *cell });
@@ -64,7 +64,7 @@ impl Latch for Model {
         &self.sleepers
     }
 
-    fn visits(&self, rank: usize) -> &ModelWord {
+    fn visit(&self, rank: usize) -> &ModelWord {
         &self.visits[rank]
     }
 }
@@ -93,9 +93,9 @@ fn a_visitor_sees_all_that_was_done_alone_or_nothing_of_it() {
     model(|| {
         let shared = Model::new();
         let other = shared.clone();
-        let thread = thread::spawn(move || assert!(other.visit(1) <= other.visit(1)));
+        let thread = thread::spawn(move || assert!(other.look(1) <= other.look(1)));
         shared.add_alone(0);
-        assert_eq!(shared.visit(0), 1);
+        assert_eq!(shared.look(0), 1);
         thread.join().unwrap();
     });
 }
@@ -114,6 +114,43 @@ fn the_last_of_several_visitors_wakes_who_wants_to_be_alone() {
         thread.join().unwrap();
         alone.join().unwrap();
         assert_eq!(shared.value(), 1);
+    });
+}
+
+/// Scenario *two of one rank*: loom would find them in the cell at once.
+#[test]
+fn threads_of_one_rank_visit_one_after_the_other() {
+    model(|| {
+        let shared = Model::new();
+        let add = |shared: &Model| {
+            while !try_visit(shared, 0) {
+                doze_visit(shared, 0, Duration::ZERO);
+            }
+            // SAFETY: loom itself checks that nobody else is in the cell meanwhile.
+            shared.guarded.with_mut(|cell| unsafe { *cell += 1 });
+            end_visit(shared, 0);
+        };
+        let other = shared.clone();
+        let thread = thread::spawn(move || add(&other));
+        add(&shared);
+        thread.join().unwrap();
+        assert_eq!(shared.value(), 2);
+    });
+}
+
+/// A visitor is turned away by one who is alone, while another thread of its rank waits.
+#[test]
+fn a_visitor_that_is_turned_away_leaves_the_way_free() {
+    model(|| {
+        let shared = Model::new();
+        let alone = shared.clone();
+        let thread = thread::spawn(move || alone.add_alone(1));
+        let visiting = shared.clone();
+        let visitor = thread::spawn(move || visiting.look(0));
+        shared.look(0);
+        visitor.join().unwrap();
+        thread.join().unwrap();
+        assert!(holders(&*shared, 2).is_empty());
     });
 }
 

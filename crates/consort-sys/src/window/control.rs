@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 0 | the lock: its state, its sleepers |
 //! | 1 | how many ranks use the window no more |
-//! | 2 + *r* | how many visits rank *r* makes |
+//! | 2 + *r* | whether rank *r* visits |
 //! | 2 + world + *c* · world + *r* | what rank *r* signals on channel *c* |
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -75,7 +75,7 @@ impl Latch for Control<'_> {
     }
 
     #[inline]
-    fn visits(&self, rank: usize) -> &AtomicU32 {
+    fn visit(&self, rank: usize) -> &AtomicU32 {
         self.word(FIRST + rank, 0)
     }
 }

@@ -1,5 +1,7 @@
 //! The ways to touch a window.
 
+use std::cell::Cell;
+use std::marker::PhantomData;
 use std::slice;
 
 use super::{Plain, Windows};
@@ -60,18 +62,20 @@ impl Drop for Alone<'_> {
     }
 }
 
-/// A window that is copied to and from, perhaps by others as well, for as long as this lives.
+/// A window that is copied to and from, perhaps by other ranks as well, for as long as this lives.
 #[derive(Debug)]
 #[must_use = "the visit ends when this is dropped"]
 pub struct Visit<'a> {
     windows: &'a Windows,
     rank: usize,
+    // Of one rank, one thread visits: it may go to another thread, but not be used by two.
+    one_thread: PhantomData<Cell<()>>,
 }
 
 impl<'a> Visit<'a> {
     /// When the lock was taken.
     pub(super) fn new(windows: &'a Windows, rank: usize) -> Self {
-        Self { windows, rank }
+        Self { windows, rank, one_thread: PhantomData }
     }
 
     /// Whose window it is.
