@@ -5,14 +5,17 @@ mod history;
 #[cfg(test)]
 mod models;
 mod steps;
+mod watch;
 
 use std::cell::RefCell;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 pub use self::history::Entry;
 use self::steps::{Lines, Steps};
+pub use self::watch::{Alarm, Watch};
 use crate::arena::Arena;
 use crate::view::{Source, Target};
 use crate::wait::Patience;
@@ -135,18 +138,20 @@ impl Board {
         self.steps.doze(&self.blocks, rank, step, limit);
     }
 
+    /// A rank's step, to be slept on beside other things.
+    pub fn watch(&self, rank: usize, step: u32) -> Watch {
+        Watch::new(self.blocks.clone(), rank, self.steps.line_of(step), step)
+    }
+
+    /// What ends the group from any thread.
+    pub fn alarm(&self) -> Alarm {
+        Alarm::new(self.blocks.clone(), self.me)
+    }
+
     /// Tells every rank that the group has failed and why, and wakes all of them. The first who
     /// does so is the one they hear of. A long reason is cut.
     pub fn halt(&self, reason: &str) {
-        let me = self.me as u32 + 1;
-        self.blocks.0[self.me].write_reason(reason);
-        for block in &self.blocks.0 {
-            // Later ones leave the first one's name.
-            let _ = block.halted().compare_exchange(0, me, Ordering::AcqRel, Ordering::Acquire);
-            for line in 0..Self::DEPTH as usize {
-                block.line(line).step().wake();
-            }
-        }
+        self.blocks.halt(self.me, reason);
     }
 
     /// Who told this rank that the group has failed, and why, if somebody did.
@@ -177,10 +182,26 @@ impl Board {
 }
 
 /// Every rank's block.
-#[derive(Debug)]
-struct Blocks(Vec<Block>);
+#[derive(Clone, Debug)]
+struct Blocks(Arc<[Block]>);
 
 impl Blocks {
+    /// Only a rank's first reason counts: others may be reading it.
+    fn halt(&self, me: usize, reason: &str) {
+        if self.0[me].given().swap(1, Ordering::Relaxed) != 0 {
+            return;
+        }
+        self.0[me].write_reason(reason);
+        for block in &*self.0 {
+            // Later ones leave the first one's name.
+            let name = me as u32 + 1;
+            let _ = block.halted().compare_exchange(0, name, Ordering::AcqRel, Ordering::Acquire);
+            for line in 0..Board::DEPTH as usize {
+                block.line(line).step().wake();
+            }
+        }
+    }
+
     fn halted(&self, me: usize) -> Option<(usize, String)> {
         let by = self.0[me].halted().load(Ordering::Acquire);
         let by = (by as usize).checked_sub(1)?;
@@ -202,8 +223,8 @@ impl Lines for Blocks {
     }
 }
 
-/// One rank's block: a line for the count of sleepers, one for the end (halted, left), the step
-/// lines, the history, the reason of a failure.
+/// One rank's block: a line for the count of sleepers, one for the end (halted, left, given), the
+/// step lines, the history, the reason of a failure.
 #[derive(Debug)]
 struct Block {
     start: NonNull<u8>,
@@ -224,6 +245,11 @@ impl Block {
 
     fn left(&self) -> &AtomicU32 {
         self.word(LINE + 4)
+    }
+
+    /// Whether this rank has given a reason.
+    fn given(&self) -> &AtomicU32 {
+        self.word(LINE + 8)
     }
 
     #[inline]

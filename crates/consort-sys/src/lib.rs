@@ -23,6 +23,8 @@
 //! | [`dtype`] | what the bytes of a buffer mean, and how they can be combined |
 //! | [`reduce`] | one buffer made of many, at the speed of memory |
 //! | [`view`] | bytes that another process may write while they are looked at |
+//! | [`lend`] | borrowed buffers that other threads may use for a while |
+//! | [`alert`] | how a thread sleeps until any of many things happens |
 //! | [`ability`] | whether the system calls that consort is built on are permitted |
 //!
 //! Nothing here fails because a file is missing: what cannot be known is `None` or empty, and
@@ -44,6 +46,7 @@
 #![allow(clippy::disallowed_types)]
 
 pub mod ability;
+pub mod alert;
 pub mod arena;
 pub mod board;
 mod cgroup;
@@ -51,6 +54,7 @@ pub mod clock;
 pub mod dtype;
 pub mod hop;
 pub mod host;
+pub mod lend;
 pub mod life;
 pub mod limits;
 mod lock;

@@ -84,6 +84,6 @@ impl Steps {
 /// Steps wrap around. Nobody is ever more than a few steps ahead of anybody, so the smaller way
 /// around tells who is ahead.
 #[inline]
-fn reaches(posted: u32, step: u32) -> bool {
+pub(crate) fn reaches(posted: u32, step: u32) -> bool {
     posted.wrapping_sub(step) as i32 >= 0
 }

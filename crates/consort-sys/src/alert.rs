@@ -1,0 +1,258 @@
+//! Sleep for one thread that waits for many things at once: steps of several boards, and whatever
+//! other threads of its process have for it.
+
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+use rustix::thread::futex;
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+use crate::board::Watch;
+use crate::word::{Word, doze};
+
+/// Rouses a thread of this process.
+///
+/// Whoever has something for the thread puts it where the thread looks, and [rings](Self::ring).
+/// The thread notes [how often](Self::rings) that happened, looks, and if there is nothing it
+/// [dozes](Self::doze) on what it noted.
+///
+/// ```
+/// use consort_sys::alert::Alert;
+/// use std::time::Duration;
+///
+/// let alert = Alert::new();
+/// let heard = alert.rings();
+/// alert.ring();
+/// alert.doze(heard, &[], Duration::from_secs(600)); // Returns at once.
+/// ```
+#[derive(Debug, Default)]
+pub struct Alert {
+    rings: AtomicU32,
+    sleepers: AtomicU32,
+}
+
+impl Alert {
+    /// One that was never rung.
+    pub const fn new() -> Self {
+        Self { rings: AtomicU32::new(0), sleepers: AtomicU32::new(0) }
+    }
+
+    /// Wakes the thread, or keeps it from falling asleep.
+    pub fn ring(&self) {
+        ring(&self.rings, &self.sleepers);
+    }
+
+    /// How often it was rung, wrapping.
+    pub fn rings(&self) -> u32 {
+        self.rings.read()
+    }
+
+    /// Sleeps until it is rung more often than was `heard`, or a watched step is posted, or the
+    /// limit passes, or for no reason.
+    pub fn doze(&self, heard: u32, watches: &[Watch], limit: Duration) {
+        if watches.is_empty() {
+            return doze(&self.rings, &self.sleepers, |rings| rings != heard, limit);
+        }
+        let rung = Rung { alert: self, heard };
+        let others = watches.iter().map(|watch| watch as &dyn Sleepers);
+        doze_on_any(
+            &std::iter::once(&rung as &dyn Sleepers).chain(others).collect::<Vec<_>>(),
+            limit,
+        );
+    }
+}
+
+/// A word that can be slept on.
+pub(crate) trait Sleepers {
+    fn word(&self) -> &AtomicU32;
+    /// Whoever sleeps on the word counts here first.
+    fn sleepers(&self) -> &AtomicU32;
+    /// Whether the value is what is waited for.
+    fn is_there(&self, value: u32) -> bool;
+}
+
+struct Rung<'a> {
+    alert: &'a Alert,
+    heard: u32,
+}
+
+impl Sleepers for Rung<'_> {
+    fn word(&self) -> &AtomicU32 {
+        &self.alert.rings
+    }
+
+    fn sleepers(&self) -> &AtomicU32 {
+        &self.alert.sleepers
+    }
+
+    fn is_there(&self, value: u32) -> bool {
+        value != self.heard
+    }
+}
+
+/// The word counts, so unlike those that have one writer it is added to. What was put down before
+/// is found under its own lock.
+fn ring<W: Word>(rings: &W, sleepers: &W) {
+    rings.add(1);
+    // Either the sleeper's count is seen here, or the ring is seen there before it sleeps.
+    W::fence();
+    if sleepers.read() != 0 {
+        rings.wake();
+    }
+}
+
+/// The protocol of [`doze`], for several words.
+fn doze_on_any(words: &[&dyn Sleepers], limit: Duration) {
+    words.iter().for_each(|it| it.sleepers().add(1));
+    AtomicU32::fence();
+    let seen: Vec<u32> = words.iter().map(|it| it.word().read()).collect();
+    if !words.iter().zip(&seen).any(|(it, &value)| it.is_there(value)) {
+        sleep_on_any(words, &seen, limit);
+    }
+    words.iter().for_each(|it| it.sleepers().add(1_u32.wrapping_neg()));
+}
+
+/// Where the system cannot wait for several words, or not for so many, the sleep is on the first
+/// and short.
+fn sleep_on_any(words: &[&dyn Sleepers], seen: &[u32], limit: Duration) {
+    let waits: Vec<futex::Wait> =
+        words.iter().zip(seen).take(MOST).map(|(it, &value)| wait_for(it.word(), value)).collect();
+    let limit = if words.len() > MOST { limit.min(NAP) } else { limit };
+    let until = from_now(limit);
+    let slept =
+        futex::waitv(&waits, futex::WaitvFlags::empty(), until.as_ref(), ClockId::Monotonic);
+    if slept == Err(rustix::io::Errno::NOSYS) || slept == Err(rustix::io::Errno::PERM) {
+        words[0].word().sleep(seen[0], limit.min(NAP));
+    }
+}
+
+fn wait_for(word: &AtomicU32, seen: u32) -> futex::Wait {
+    let mut wait = futex::Wait::new();
+    wait.val = u64::from(seen);
+    wait.uaddr = futex::WaitPtr::new(word.as_ptr().cast());
+    wait.flags = futex::WaitFlags::SIZE_U32;
+    wait
+}
+
+/// The system wants the moment here, not the time left.
+fn from_now(limit: Duration) -> Option<Timespec> {
+    let now = clock_gettime(ClockId::Monotonic);
+    let limit = Timespec::try_from(limit).ok()?;
+    now.checked_add(limit)
+}
+
+/// As many as the system takes.
+const MOST: usize = 128;
+/// How long to sleep when not everything that is waited for can end the sleep.
+const NAP: Duration = Duration::from_millis(1);
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Instant;
+
+    use loom::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::arena::{Arena, Piece};
+    use crate::board::{Board, Header};
+    use crate::view::Source;
+    use crate::wait::Patience;
+    use crate::word::model::{ModelWord, model};
+
+    #[test]
+    fn what_is_put_down_is_found_and_no_ring_is_lost() {
+        model(|| {
+            let shared = Arc::new((ModelWord::new(), ModelWord::new(), Mutex::new(0)));
+            let others: Vec<_> = (0..2)
+                .map(|_| {
+                    let shared = shared.clone();
+                    loom::thread::spawn(move || {
+                        let (rings, sleepers, inbox) = &*shared;
+                        *inbox.lock().unwrap() += 1;
+                        ring(rings, sleepers);
+                    })
+                })
+                .collect();
+            let (rings, sleepers, inbox) = &*shared;
+            loop {
+                let heard = rings.read();
+                if *inbox.lock().unwrap() == 2 {
+                    break;
+                }
+                doze(rings, sleepers, |rings| rings != heard, Duration::ZERO);
+            }
+            others.into_iter().for_each(|other| other.join().unwrap());
+        });
+    }
+
+    /// The boards of two ranks, and what keeps their memory.
+    fn boards() -> (Board, Board, Arena, Vec<Piece>) {
+        let arena = Arena::create(1 << 20).unwrap();
+        let pieces: Vec<Piece> =
+            (0..2).map(|_| arena.alloc(Board::BYTES, Board::BYTES).unwrap()).collect();
+        let blocks: Vec<_> = pieces.iter().map(|piece| (arena.clone(), piece.offset())).collect();
+        let board = |me| Board::new(me, &blocks, Patience::for_ranks(2, 1)).unwrap();
+        (board(0), board(1), arena.clone(), pieces)
+    }
+
+    /// How long a doze on two boards' steps takes that something else ends after a while.
+    fn doze_until(end: impl FnOnce(&Alert, &mut Board) + Send) -> Duration {
+        let ((one, mut other, ..), (far, ..)) = (boards(), boards());
+        let alert = Alert::new();
+        let heard = alert.rings();
+        let begun = Instant::now();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(20));
+                end(&alert, &mut other);
+            });
+            alert.doze(heard, &[far.watch(1, 1), one.watch(1, 1)], LONG);
+        });
+        begun.elapsed()
+    }
+
+    #[test]
+    fn a_ring_ends_a_sleep_on_steps() {
+        assert!(doze_until(|alert, _| alert.ring()) < LONG / 2);
+    }
+
+    #[test]
+    fn a_post_ends_a_sleep_on_several_steps() {
+        let post = |_: &Alert, board: &mut Board| {
+            board.post(1, Header { digest: 0, window: None }, Source::from(&[][..]));
+        };
+        assert!(doze_until(post) < LONG / 2);
+    }
+
+    #[test]
+    fn an_alarm_ends_a_sleep_on_steps_and_its_first_reason_is_heard() {
+        let elapsed = doze_until(|_, board| {
+            board.alarm().halt("fire");
+            board.halt("water");
+            assert_eq!(board.halted_by(), Some((1, "fire".to_owned())));
+        });
+        assert!(elapsed < LONG / 2);
+    }
+
+    #[test]
+    fn what_is_there_already_needs_no_sleep() {
+        let (one, mut other, ..) = boards();
+        other.post(1, Header { digest: 0, window: None }, Source::from(&[][..]));
+        let alert = Alert::new();
+        let begun = Instant::now();
+        alert.doze(alert.rings(), &[one.watch(1, 1)], LONG);
+        assert!(begun.elapsed() < LONG / 2);
+    }
+
+    #[test]
+    fn a_sleep_that_nothing_ends_has_a_limit() {
+        let (one, ..) = boards();
+        let alert = Alert::new();
+        let begun = Instant::now();
+        alert.doze(alert.rings(), &[one.watch(1, 1)], Duration::from_millis(5));
+        assert!(begun.elapsed() < LONG / 2);
+    }
+
+    const LONG: Duration = Duration::from_secs(30);
+}
