@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bench;
 mod colour;
 mod doctor;
 mod run;
@@ -21,6 +22,8 @@ fn main() -> ExitCode {
         Command::Run(args) => logged(|| run::main(args)),
         Command::Doctor(args) => logged(|| doctor::main(&args)),
         Command::Secret(args) => secret::main(&args),
+        Command::Bench(args) => logged(|| bench::main(&args)),
+        Command::BenchRank => bench::rank::main(),
         Command::Rank(args) => run::shim::main(args),
         Command::Guard => run::guard::main(),
     }
@@ -39,6 +42,13 @@ enum Command {
     Run(run::Args),
     Doctor(doctor::Args),
     Secret(secret::Args),
+
+    #[command(hide = true)]
+    Bench(bench::Args),
+
+    /// What `bench` starts for each rank.
+    #[command(name = "__bench_rank", hide = true)]
+    BenchRank,
 
     /// What `run` starts for each rank; it becomes the rank's program.
     #[command(name = "__rank", hide = true)]

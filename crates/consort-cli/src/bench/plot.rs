@@ -1,0 +1,201 @@
+//! A drawing of all that was measured: latency and bus bandwidth over size, a line for each
+//! implementation, both axes growing by factors.
+
+use std::ops::Range;
+
+use plotters::coord::Shift;
+use plotters::coord::combinators::IntoLogRange;
+use plotters::prelude::*;
+
+use super::against::Comparison;
+use super::bytes;
+use super::record::Record;
+use super::table::micros;
+
+/// The sizes of one operation and dtype.
+#[derive(Clone, Debug)]
+pub(crate) struct Chart<'a> {
+    /// What is written above it.
+    pub(crate) title: String,
+    /// In the order of sizes.
+    pub(crate) comparisons: Vec<&'a Comparison>,
+}
+
+/// Draws charts below each other.
+///
+/// # Errors
+/// When the drawing library refuses, in its words.
+pub(crate) fn draw(names: &[String], charts: &[Chart<'_>]) -> Result<String, String> {
+    let drawn: Vec<&Chart<'_>> = charts.iter().filter(|chart| chart.has_sizes()).collect();
+    let mut svg = String::new();
+    {
+        let height = HEIGHT * u32::try_from(drawn.len().max(1)).map_err(in_words)?;
+        let whole = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
+        whole.fill(&WHITE).map_err(in_words)?;
+        for (chart, area) in drawn.iter().zip(whole.split_evenly((drawn.len(), 1))) {
+            let (left, right) = area.split_horizontally(WIDTH / 2);
+            chart.draw(&left, names, &LATENCY)?;
+            chart.draw(&right, names, &BANDWIDTH)?;
+        }
+        whole.present().map_err(in_words)?;
+    }
+    Ok(svg)
+}
+
+/// One of the two figures that are drawn.
+struct Figure {
+    label: &'static str,
+    of: fn(&Record) -> f64,
+    write: fn(&f64) -> String,
+    legend: SeriesLabelPosition,
+}
+
+const LATENCY: Figure = Figure {
+    label: "median, µs",
+    of: |record| record.p50_us,
+    write: |time| micros(*time),
+    legend: SeriesLabelPosition::UpperLeft,
+};
+
+const BANDWIDTH: Figure = Figure {
+    label: "bus bandwidth, GB/s",
+    of: |record| record.bus_bandwidth,
+    write: |rate| format!("{rate}"),
+    legend: SeriesLabelPosition::LowerRight,
+};
+
+impl Chart<'_> {
+    fn has_sizes(&self) -> bool {
+        let mut sizes: Vec<usize> = self.comparisons.iter().map(|it| it.point.bytes).collect();
+        sizes.dedup();
+        sizes.len() > 1 && !sizes.contains(&0)
+    }
+
+    fn draw(
+        &self,
+        area: &DrawingArea<SVGBackend<'_>, Shift>,
+        names: &[String],
+        figure: &Figure,
+    ) -> Result<(), String> {
+        let lines: Vec<Vec<(f64, f64)>> =
+            (0..names.len()).map(|at| self.line(at, figure.of)).collect();
+        let all = || lines.iter().flatten();
+        let mut chart = ChartBuilder::on(area)
+            .caption(format!("{}: {}", self.title, figure.label), ("sans-serif", 17))
+            .margin(12)
+            .x_label_area_size(34)
+            .y_label_area_size(64)
+            .build_cartesian_2d(
+                around(all().map(|point| point.0)).log_scale().base(2.0),
+                around(all().map(|point| point.1)).log_scale(),
+            )
+            .map_err(in_words)?;
+        chart
+            .configure_mesh()
+            .light_line_style(WHITE)
+            .x_label_formatter(&|size| bytes::write(size.round() as usize))
+            .y_label_formatter(&figure.write)
+            .draw()
+            .map_err(in_words)?;
+        for (at, (line, name)) in lines.into_iter().zip(names).enumerate() {
+            // Ours is the one to look for.
+            let style = Palette99::pick(at).stroke_width(if at == 0 { 3 } else { 1 });
+            chart
+                .draw_series(LineSeries::new(line, style).point_size(3))
+                .map_err(in_words)?
+                .label(name)
+                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+        }
+        chart
+            .configure_series_labels()
+            .position(figure.legend.clone())
+            .background_style(WHITE.mix(0.8))
+            .draw()
+            .map_err(in_words)
+    }
+
+    /// One implementation's figures over sizes.
+    fn line(&self, at: usize, of: fn(&Record) -> f64) -> Vec<(f64, f64)> {
+        let records = self.comparisons.iter().filter_map(|it| it.records.get(at)?.as_ref());
+        let points = records.map(|record| (record.bytes as f64, of(record)));
+        points.filter(|&(_, figure)| figure > 0.0).collect()
+    }
+}
+
+/// A range with some air around all values.
+fn around(values: impl Iterator<Item = f64>) -> Range<f64> {
+    let (least, most) = values
+        .fold((f64::INFINITY, 0.0), |(least, most), it| (f64::min(least, it), f64::max(most, it)));
+    if least <= most { least / 1.5..most * 1.5 } else { 0.1..1.0 }
+}
+
+fn in_words(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+const WIDTH: u32 = 1200;
+const HEIGHT: u32 = 420;
+
+#[cfg(test)]
+mod tests {
+    use super::super::op::Op;
+    use super::super::point::tests::point;
+    use super::super::record::tests::record;
+    use super::*;
+
+    fn comparison(op: Op, bytes: usize, times: &[f64]) -> Comparison {
+        let names = ["consort", "gloo"];
+        let records =
+            times.iter().zip(names).map(|(time, name)| Some(record(name, op, bytes, *time)));
+        Comparison { point: point(op, bytes), records: records.collect() }
+    }
+
+    fn names() -> Vec<String> {
+        ["consort", "gloo"].map(str::to_owned).to_vec()
+    }
+
+    /// What is written in a drawing, a line for each panel.
+    fn words(svg: &str) -> String {
+        let texts = svg.split("<text").skip(1).filter_map(|text| {
+            let (_, text) = text.split_once(">")?;
+            Some(text.split_once("</text>")?.0.trim())
+        });
+        texts.collect::<Vec<_>>().join(" | ").replace(" | all_reduce", "\nall_reduce")
+    }
+
+    #[test]
+    fn a_drawing_has_two_panels_with_a_line_for_each() {
+        let comparisons = [
+            comparison(Op::AllReduce, 8, &[0.1, 250.0]),
+            comparison(Op::AllReduce, 1 << 20, &[50.0, 500.0]),
+        ];
+        let title = "all_reduce f32".to_owned();
+        let chart = Chart { title, comparisons: comparisons.iter().collect() };
+        let svg = draw(&names(), &[chart]).unwrap();
+        insta::assert_snapshot!(words(&svg), @"
+        all_reduce f32: median, µs | 0.10 | 1.00 | 10.0 | 100 | 8 B | 32 B | 128 B | 512 B | 2 KiB | 8 KiB | 32 KiB | 128 KiB | 512 KiB | consort | gloo
+        all_reduce f32: bus bandwidth, GB/s | 0.1 | 1 | 10 | 8 B | 32 B | 128 B | 512 B | 2 KiB | 8 KiB | 32 KiB | 128 KiB | 512 KiB | consort | gloo
+        ");
+        let bold = svg.lines().filter(|line| line.contains("<polyline"));
+        let bold = bold.filter(|line| line.contains(r#"stroke-width="3""#)).count();
+        assert_eq!(bold, 4, "ours is bold in both panels and in both legends");
+    }
+
+    #[test]
+    fn what_has_no_sizes_is_not_drawn() {
+        let barrier = comparison(Op::Barrier, 0, &[0.1, 250.0]);
+        let chart = Chart { title: "barrier".to_owned(), comparisons: vec![&barrier] };
+        let svg = draw(&names(), &[chart]).unwrap();
+        assert_eq!(words(&svg), "");
+    }
+
+    #[test]
+    fn one_that_measured_nothing_has_no_line() {
+        let comparisons = [comparison(Op::Scatter, 8, &[0.1]), comparison(Op::Scatter, 64, &[0.2])];
+        let chart =
+            Chart { title: "scatter".to_owned(), comparisons: comparisons.iter().collect() };
+        let svg = draw(&names(), &[chart]).unwrap();
+        assert!(words(&svg).contains("gloo"));
+        assert!(svg.contains("scatter: bus bandwidth"));
+    }
+}

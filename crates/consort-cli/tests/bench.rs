@@ -1,0 +1,137 @@
+//! `consort bench` with real ranks, and with peers that are scripts.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, and so do its parts")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn bench(line: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_consort"));
+    command.arg("bench").args(line.split_ascii_whitespace()).stdin(Stdio::null());
+    command
+}
+
+fn run(line: &str) -> Output {
+    bench(line).output().unwrap()
+}
+
+fn records(output: &Output) -> Vec<Value> {
+    assert!(output.status.success(), "{output:?}");
+    let lines = std::str::from_utf8(&output.stdout).unwrap().lines();
+    lines.map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// A peer that takes `micros` for everything, with as many answers as it is allowed to give.
+fn fake_peer(folder: &Path, name: &str, micros: f64, answers: u32) {
+    let script = format!(
+        r#"#!/bin/sh
+echo '{{"ready":"{name}"}}'
+left={answers}
+while [ $left -gt 0 ] && read op dtype reduce bytes seconds place; do
+    left=$((left - 1))
+    printf '{{"impl":"{name}","transport":"shm","op":"%s","dtype":"%s","ranks":%s,"bytes":%s,' \
+        $op $dtype $1 $bytes
+    echo '"p50_us":{micros},"p99_us":1,"min_us":1,"algbw_GBs":1,"busbw_GBs":1}}'
+done
+"#
+    );
+    let path = folder.join(name);
+    fs::write(&path, script).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+#[test]
+fn every_collective_is_measured_and_checked() {
+    let ops =
+        "all_reduce broadcast reduce all_gather reduce_scatter gather scatter all_to_all barrier";
+    for (ranks, place) in [(2, ""), (3, "--in-place")] {
+        let line = format!("{ops} -n {ranks} --bytes 8,1KiB,100000 --seconds 0.01 --json {place}");
+        let records = records(&run(&line));
+        assert_eq!(records.len(), 8 * 3 + 1);
+        for record in &records {
+            assert_eq!(record["impl"], "consort");
+            assert_eq!(record["transport"], "shm");
+            assert_eq!(record["ranks"], ranks);
+            let time = |figure: &str| record[figure].as_f64().unwrap();
+            assert!(0.0 < time("min_us") && time("min_us") <= time("p50_us"), "{record}");
+            assert!(time("p99_us") > 0.0, "{record}");
+        }
+        assert_eq!(records.last().unwrap()["op"], "barrier");
+    }
+}
+
+#[test]
+fn every_dtype_can_be_measured() {
+    let all = "f32,f64,f16,bf16,f8e4m3,f8e5m2,i8,i16,i32,i64,u8,u16,u32,u64,c64,c128";
+    let output = run(&format!("--bytes 1000 --dtype {all} --seconds 0.01 --json"));
+    let records = records(&output);
+    assert_eq!(records.len(), all.split(',').count());
+}
+
+#[test]
+fn what_a_dtype_does_not_have_is_said_and_the_rest_is_measured() {
+    let output = run("--bytes 64 --dtype c64,f32 --op max --seconds 0.01 --json");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("no all_reduce of 64 bytes of c64"), "{output:?}");
+    assert!(text(&output.stdout).contains(r#""dtype":"f32""#), "{output:?}");
+}
+
+#[test]
+fn peers_are_measured_in_turn_and_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    fake_peer(folder.path(), "slow", 5e6, 100);
+    fake_peer(folder.path(), "slower", 9e6, 100);
+    let svg = folder.path().join("plot.svg");
+    let output = bench("all_reduce barrier --bytes 8,1KiB --seconds 0.01 --rounds 2")
+        .args(["--against", "slow,slower", "--peers"])
+        .arg(folder.path())
+        .arg("--plot")
+        .arg(&svg)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let table = text(&output.stdout);
+    for part in ["all_reduce f32 sum, 2 ranks, shm", "5,000,000", "9,000,000", "ratio", "c consort"]
+    {
+        assert!(table.contains(part), "{part} in {table}");
+    }
+    assert!(!table.contains('\x1b'), "colours are for terminals");
+    assert!(fs::read_to_string(svg).unwrap().contains("all_reduce f32, 2 ranks: median"));
+}
+
+#[test]
+fn a_peer_that_ends_is_left_out_and_the_rest_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    fake_peer(folder.path(), "brief", 7.0, 1);
+    let output = bench("--bytes 8,64,1KiB --seconds 0.01 --rounds 1 --json --against brief,absent")
+        .arg("--peers")
+        .arg(folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let (lines, errors) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(lines.matches(r#""impl":"brief""#).count(), 1, "{lines}");
+    assert_eq!(lines.matches(r#""impl":"consort""#).count(), 3, "{lines}");
+    assert!(errors.contains("absent: cannot start"), "{errors}");
+    assert!(errors.contains("brief: ended with exit status: 0"), "{errors}");
+}
+
+#[test]
+fn wrong_usage_is_exit_code_2() {
+    let output = run("allreduce");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("choose some of all_reduce"), "{output:?}");
+}
+
+#[test]
+fn more_ranks_than_cores_finish_promptly() {
+    let records = records(&run("all_reduce barrier -n 8 --bytes 1KiB --seconds 0.05 --json"));
+    assert_eq!(records.len(), 2);
+}
