@@ -52,7 +52,7 @@ fn ranks_of_two_hosts_know_each_other() {
         assert_eq!(group.rank().index(), 2 * node + group.local_rank());
         assert_eq!((group.world(), group.local_world()), (4, 2));
         println!("members {}", members(&group));
-        group.barrier("all have looked").unwrap();
+        group.barrier().unwrap();
     });
     let Some(cluster) = Cluster::new(2) else { return };
     let options = ["--nnodes", "2", "-n", "2"];
@@ -71,14 +71,14 @@ fn ranks_that_start_again_meet_anew_in_an_empty_store() {
     let program = program(|| {
         let group = consort::init().unwrap();
         let is_fresh = !group.store().check(&["trace"]).unwrap();
-        group.barrier("all have looked").unwrap();
+        group.barrier().unwrap();
         group.store().set("trace", b"").unwrap();
         println!("round {} fresh {is_fresh}", group.epoch());
-        group.barrier("all have left a trace").unwrap();
+        group.barrier().unwrap();
         if group.epoch() == 0 && group.rank().get() == 1 {
             process::exit(5);
         }
-        group.barrier("done").unwrap();
+        group.barrier().unwrap();
     });
     let run = launch(&["-n", "3", "--max-restarts", "1"], &program).finish_cleanly();
     assert_eq!(run.code, 0, "{run:?}");
