@@ -159,14 +159,18 @@ impl Board {
         self.blocks.halted(self.me)
     }
 
-    /// Says that this rank uses the board no more.
+    /// Says, once, that this rank uses the board no more. Every block counts who has: its owner
+    /// may take it away as soon as all have left, so nobody else may have to look at it then.
     pub fn leave(&self) {
-        self.blocks.0[self.me].left().store(1, Ordering::Release);
+        for block in self.blocks.0.iter() {
+            // Pairs with the load in `is_deserted`: what this rank read and wrote is over.
+            block.left().fetch_add(1, Ordering::Release);
+        }
     }
 
-    /// Whether nobody uses the board any more.
+    /// Whether nobody uses this rank's block any more.
     pub fn is_deserted(&self) -> bool {
-        self.blocks.0.iter().all(|block| block.left().load(Ordering::Acquire) != 0)
+        self.blocks.0[self.me].left().load(Ordering::Acquire) as usize == self.world()
     }
 
     /// Notes what this rank calls, for the others to see should they differ.
