@@ -11,3 +11,4 @@ mod large;
 mod moves;
 mod reductions;
 mod slices;
+mod subgroups;
