@@ -18,6 +18,8 @@
 //! | [`clock`] | whether its clocks can be relied on |
 //! | [`arena`] | memory that the ranks of a host share |
 //! | [`pass`] | how they hand it to each other |
+//! | [`board`] | how they keep in step |
+//! | [`ring`] | how they send messages to each other |
 //! | [`window`] | how they reach each other's buffers |
 //! | [`life`] | whether another process is alive |
 //! | [`dtype`] | what the bytes of a buffer mean, and how they can be combined |
@@ -62,6 +64,7 @@ pub mod memory;
 pub mod net;
 pub mod pass;
 pub mod reduce;
+pub mod ring;
 mod root;
 pub mod topo;
 pub mod view;

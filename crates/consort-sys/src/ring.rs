@@ -1,0 +1,78 @@
+//! Messages from one rank to another: rings through which the ranks of a group on one host stream
+//! them. `ring/README.md` has the protocol.
+
+mod bell;
+mod block;
+mod envelope;
+mod flow;
+mod inlet;
+#[cfg(test)]
+mod models;
+mod outlet;
+#[cfg(test)]
+mod tests;
+
+use crate::arena::{Arena, ArenaError};
+
+pub use self::bell::Bell;
+use self::block::Block;
+pub use self::envelope::Envelope;
+pub use self::inlet::Inlet;
+pub use self::outlet::{Outlet, Sending};
+
+/// A rank's ends of all its rings.
+#[derive(Debug)]
+pub struct Rings {
+    /// To each rank.
+    pub outlets: Vec<Outlet>,
+    /// From each rank.
+    pub inlets: Vec<Inlet>,
+    /// What the others ring when they have done something for this rank.
+    pub bell: Bell,
+}
+
+impl Rings {
+    /// How many bytes a ring holds. Every message takes whole lines of 64, its envelope one.
+    pub const BYTES: usize = 64 << 10;
+    /// How much data fits into the envelope's line.
+    pub const INLINE: usize = 40;
+
+    /// How many bytes of its arena each of `world` ranks gives, zero at first, on whole lines.
+    pub const fn block_bytes(world: usize) -> usize {
+        Block::bytes(world)
+    }
+
+    /// For the rank `me` of those whose blocks lie at these offsets of their arenas. `None` if one
+    /// does not.
+    pub fn new(me: usize, blocks: &[(Arena, usize)]) -> Option<Self> {
+        let world = blocks.len();
+        let blocks: Vec<Block> =
+            blocks.iter().map(|place| Block::new(place, world)).collect::<Option<_>>()?;
+        Some(Self {
+            outlets: (0..world).map(|to| Outlet::new(&blocks[me], &blocks[to], to)).collect(),
+            inlets: blocks.iter().map(|from| Inlet::new(from, me)).collect(),
+            bell: Bell::new(&blocks[me]),
+        })
+    }
+
+    /// Leaves the messages that were sent to whoever has yet to receive them.
+    pub fn abandon(self) {
+        self.outlets.into_iter().for_each(Outlet::abandon);
+    }
+}
+
+/// Why a message cannot be moved.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RingError {
+    /// There is no memory for the ring.
+    #[error(transparent)]
+    Memory(#[from] ArenaError),
+    /// The words or the envelopes that the other side wrote contradict each other.
+    #[error("its memory is damaged: {0}")]
+    Damaged(String),
+}
+
+/// What a processor hands over at a time.
+const LINE: usize = 64;
+const LINES: u32 = (Rings::BYTES / LINE) as u32;

@@ -1,0 +1,146 @@
+//! The reading end of a ring.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+use super::bell::Bell;
+use super::block::Block;
+use super::envelope::{self, Envelope};
+use super::flow::Reader;
+use super::{LINE, LINES, RingError, Rings};
+use crate::view::{Source, Target};
+
+/// The ring from another rank to this one.
+#[derive(Debug)]
+pub struct Inlet {
+    block: Block,
+    me: usize,
+    bell: Bell,
+    /// Where the ring is, once something has come.
+    ring: Option<usize>,
+    reader: Reader,
+    /// How many messages have ended.
+    number: u32,
+    front: Option<Front>,
+}
+
+/// The message that is being read.
+#[derive(Debug)]
+struct Front {
+    envelope: Envelope,
+    /// Whether its envelope's line is read.
+    opened: bool,
+    taken: usize,
+}
+
+impl Inlet {
+    pub(super) fn new(theirs: &Block, me: usize) -> Self {
+        let (block, bell, reader) = (theirs.clone(), Bell::new(theirs), Reader::new(LINES));
+        Self { block, me, bell, ring: None, reader, number: 0, front: None }
+    }
+
+    /// The message that comes next, or is being taken, if it has begun to arrive.
+    ///
+    /// # Errors
+    /// When what the writer wrote makes no sense.
+    pub fn front(&mut self) -> Result<Option<Envelope>, RingError> {
+        if self.front.is_none() && self.reader.ready(self.block.head(self.me))? > 0 {
+            self.find_ring()?;
+            let mut envelope = [0; envelope::SIZE];
+            let line = self.bytes(self.reader.place() * LINE, envelope.len());
+            Target::from(&mut envelope[..]).copy_from(line);
+            let envelope = Envelope::from_bytes(envelope, self.number)?;
+            self.front = Some(Front { envelope, opened: false, taken: 0 });
+        }
+        Ok(self.front.as_ref().map(|front| front.envelope))
+    }
+
+    /// Copies what has arrived of the front message to where it belongs in a target as long as the
+    /// message, and says whether that was the rest of it.
+    ///
+    /// # Errors
+    /// When what the writer wrote makes no sense.
+    pub fn take(&mut self, target: Target<'_>) -> Result<bool, RingError> {
+        self.drain(|range, data| target.slice(range).copy_from(data))
+    }
+
+    /// Throws away what has arrived of the front message, and says whether that was the rest of it.
+    ///
+    /// # Errors
+    /// When what the writer wrote makes no sense.
+    pub fn skip(&mut self) -> Result<bool, RingError> {
+        self.drain(|_, _| {})
+    }
+
+    fn drain(&mut self, mut give: impl FnMut(Range<usize>, Source<'_>)) -> Result<bool, RingError> {
+        if self.front()?.is_none() {
+            return Ok(false);
+        }
+        let mut front = self.front.take().expect("there is a message");
+        let done = self.drain_front(&mut front, &mut give);
+        match done {
+            Ok(true) => self.number = self.number.wrapping_add(1),
+            Ok(false) | Err(_) => self.front = Some(front),
+        }
+        done
+    }
+
+    fn drain_front(
+        &mut self,
+        front: &mut Front,
+        give: &mut impl FnMut(Range<usize>, Source<'_>),
+    ) -> Result<bool, RingError> {
+        let total = front.envelope.bytes;
+        if !front.opened {
+            if front.envelope.is_alone() {
+                let start = self.reader.place() * LINE + envelope::SIZE;
+                give(0..total, self.bytes(start, total));
+                front.taken = total;
+            }
+            front.opened = true;
+            self.advance(1);
+        }
+        while front.taken < total {
+            let ready = self.reader.ready(self.block.head(self.me))? as usize;
+            if ready == 0 {
+                return Ok(false);
+            }
+            let start = self.reader.place() * LINE;
+            let lines = ready.min(CHUNK).min(LINES as usize - self.reader.place());
+            let bytes = (lines * LINE).min(total - front.taken);
+            give(front.taken..front.taken + bytes, self.bytes(start, bytes));
+            front.taken += bytes;
+            self.advance(bytes.div_ceil(LINE));
+        }
+        Ok(true)
+    }
+
+    fn advance(&mut self, lines: usize) {
+        if self.reader.advance(self.block.tail(self.me), lines as u32) {
+            self.bell.ring();
+        }
+    }
+
+    /// The writer says where the ring is before it says that there is something in it.
+    fn find_ring(&mut self) -> Result<(), RingError> {
+        if self.ring.is_some() {
+            return Ok(());
+        }
+        let place = self.block.place(self.me).load(Ordering::Relaxed);
+        let ring = usize::try_from(place).ok().filter(|&place| {
+            place.is_multiple_of(LINE) && self.block.arena().view(place, Rings::BYTES).is_some()
+        });
+        self.ring = ring;
+        let nowhere = || RingError::Damaged(format!("there is no ring at {place} of an arena"));
+        ring.map(|_| ()).ok_or_else(nowhere)
+    }
+
+    fn bytes(&self, start: usize, len: usize) -> Source<'_> {
+        let ring = self.ring.expect("a message has come");
+        let bytes = self.block.arena().view(ring + start, len);
+        bytes.expect("all of the ring is within its arena").into()
+    }
+}
+
+/// So many lines are read before the writer may hear of it.
+const CHUNK: usize = (8 << 10) / LINE;

@@ -1,0 +1,133 @@
+//! The writing end of a ring.
+
+use std::sync::atomic::Ordering;
+
+use super::bell::Bell;
+use super::block::Block;
+use super::flow::Writer;
+use super::{Envelope, LINE, LINES, RingError, Rings};
+use crate::arena::Piece;
+use crate::view::{Source, Target};
+
+/// The ring from this rank to another. It takes its memory with the first message.
+#[derive(Debug)]
+pub struct Outlet {
+    block: Block,
+    to: usize,
+    bell: Bell,
+    ring: Option<Piece>,
+    writer: Writer,
+    /// How many messages were begun.
+    number: u32,
+}
+
+/// A message on its way into a ring.
+#[derive(Debug)]
+pub struct Sending<'a> {
+    envelope: Envelope,
+    data: Source<'a>,
+    begun: bool,
+    sent: usize,
+}
+
+impl<'a> Sending<'a> {
+    /// A message that has not begun.
+    pub fn new(tag: u32, kind: u8, data: Source<'a>) -> Self {
+        let envelope = Envelope { bytes: data.len(), tag, kind };
+        Self { envelope, data, begun: false, sent: 0 }
+    }
+
+    /// Whether some of it is in the ring, so that the rest has to follow.
+    pub fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// How many lines are to come.
+    fn lines_left(&self) -> u32 {
+        let lines = (self.data.len() - self.sent).div_ceil(LINE);
+        u32::try_from(lines).unwrap_or(u32::MAX).saturating_add(u32::from(!self.begun))
+    }
+}
+
+impl Outlet {
+    pub(super) fn new(mine: &Block, theirs: &Block, to: usize) -> Self {
+        let (block, bell, writer) = (mine.clone(), Bell::new(theirs), Writer::new(LINES));
+        Self { block, to, bell, ring: None, writer, number: 0 }
+    }
+
+    /// Writes as much of a message as there is room for, and says whether that was the rest of it.
+    /// A message that has begun has to go on before another one begins.
+    ///
+    /// # Errors
+    /// When there is no memory for the ring, or what the reader wrote makes no sense.
+    pub fn go_on(&mut self, message: &mut Sending<'_>) -> Result<bool, RingError> {
+        self.open()?;
+        loop {
+            let tail = self.block.tail(self.to);
+            let room = self.writer.room(tail, message.lines_left().min(CHUNK))?.min(CHUNK);
+            if room == 0 {
+                return Ok(false);
+            }
+            let lines = self.write(message, room);
+            self.writer.publish(self.block.head(self.to), lines);
+            self.bell.ring();
+            if message.lines_left() == 0 {
+                return Ok(true);
+            }
+        }
+    }
+
+    pub(super) fn abandon(self) {
+        if let Some(ring) = self.ring {
+            ring.abandon();
+        }
+    }
+
+    fn open(&mut self) -> Result<(), RingError> {
+        if self.ring.is_none() {
+            let ring = self.block.arena().alloc(Rings::BYTES, LINE)?;
+            self.block.place(self.to).store(ring.offset() as u64, Ordering::Relaxed);
+            self.ring = Some(ring);
+        }
+        Ok(())
+    }
+
+    /// Writes what fits into so many lines, at least one, and says into how many it went.
+    fn write(&mut self, message: &mut Sending<'_>, room: u32) -> u32 {
+        let mut lines = 0;
+        if !message.begun {
+            message.begun = true;
+            self.write_envelope(message);
+            lines = 1;
+        }
+        let bytes = (message.data.len() - message.sent).min((room - lines) as usize * LINE);
+        let data = message.data.slice(message.sent..message.sent + bytes);
+        let start = self.writer.place(lines) * LINE;
+        let until_end = bytes.min(Rings::BYTES - start);
+        self.bytes(start, until_end).copy_from(data.slice(0..until_end));
+        if until_end < bytes {
+            self.bytes(0, bytes - until_end).copy_from(data.slice(until_end..bytes));
+        }
+        message.sent += bytes;
+        lines + bytes.div_ceil(LINE) as u32
+    }
+
+    /// Writes the envelope, and all of the message if it is small.
+    fn write_envelope(&mut self, message: &mut Sending<'_>) {
+        let line = self.bytes(self.writer.place(0) * LINE, LINE);
+        let envelope = message.envelope.to_bytes(self.number);
+        line.slice(0..envelope.len()).copy_from((&envelope[..]).into());
+        if message.envelope.is_alone() {
+            line.slice(envelope.len()..envelope.len() + message.data.len()).copy_from(message.data);
+            message.sent = message.data.len();
+        }
+        self.number = self.number.wrapping_add(1);
+    }
+
+    fn bytes(&self, start: usize, len: usize) -> Target<'_> {
+        self.ring.as_ref().expect("it was opened").view().slice(start..start + len)
+    }
+}
+
+/// So many lines are published at once: a reader can begin before all is written.
+const CHUNK: u32 = (8 << 10) / LINE as u32;
