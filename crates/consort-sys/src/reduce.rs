@@ -25,19 +25,19 @@
 //! - **Truths**: every byte but 0 is true, and true is written as 1.
 //! - **Complex products** are (a + bi)(c + di) = (ac − bd) + (ad + bc)i, each step rounded.
 
+mod blocks;
 mod choice;
 mod combine;
 mod lane;
 mod number;
-mod sweep;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 use crate::dtype::{Dtype, ReduceOp};
 use crate::view::{Source, Target};
+use blocks::Run;
 use choice::Level;
 use combine::Scale;
-use sweep::Run;
 
 /// A way to combine the buffers of all ranks.
 ///
@@ -57,6 +57,7 @@ pub struct Kernel {
     dtype: Dtype,
     op: ReduceOp,
     world: usize,
+    size: usize,
     run: Run,
 }
 
@@ -108,14 +109,15 @@ impl Kernel {
         world: usize,
     ) -> Result<Self, Unsupported> {
         let run = choice::run(level, dtype, op, world).ok_or(Unsupported { dtype, op })?;
-        Ok(Self { dtype, op, world, run })
+        Ok(Self { dtype, op, world, size: dtype.size(), run })
     }
 
     fn check(&self, targets: &[Target<'_>], sources: &[Source<'_>]) {
         assert_eq!(sources.len(), self.world, "there is a source of every rank");
-        let len = sources.first().map_or(0, |first| first.len());
+        let len = sources.first().expect("a world has ranks").len();
         assert!(sources.iter().all(|source| source.len() == len), "sources are equally long");
-        assert_eq!(len % self.dtype.size(), 0, "sources are whole numbers of elements");
+        // Sizes are powers of two, and a division would take as long as a small reduction.
+        assert_eq!(len & (self.size - 1), 0, "sources are whole numbers of elements");
         for target in targets {
             assert_eq!(target.len(), len, "targets are as long as sources");
             assert!(

@@ -2,10 +2,10 @@
 
 use half::{bf16, f16};
 
+use super::blocks::{Run, plain};
 use super::combine::{And, Avg, Combine, Max, Min, Or, PremulSum, Product, ShiftedAvg, Sum, Xor};
 use super::lane::{Lane, Summand, Truth};
 use super::number::{Mean, Number, Ordered, Real};
-use super::sweep::{self, Run};
 #[cfg(target_arch = "x86_64")]
 use super::x86;
 use crate::dtype::{Complex32, Complex64, Dtype, F8E4m3, F8E5m2, ReduceOp};
@@ -116,18 +116,18 @@ where
     C: Combine<L::Wide> + Combine<<L::Register as Lane>::Wide>,
 {
     match level {
-        Level::Plain => sweep::plain::<L, C>,
+        Level::Plain => plain::<L, C>,
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => sweep::registers_avx2::<L::Register, L, C>,
+        Level::Avx2 => x86::registers::<L::Register, C>,
     }
 }
 
 /// A loop over numbers, for the compiler to pack.
 fn single<L: Lane, C: Combine<L::Wide>>(level: Level) -> Run {
     match level {
-        Level::Plain => sweep::plain::<L, C>,
+        Level::Plain => plain::<L, C>,
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => sweep::plain_avx2::<L, C>,
+        Level::Avx2 => x86::numbers::<L, C>,
     }
 }
 

@@ -13,6 +13,10 @@ pub(super) trait Lane {
     /// While it is combined.
     type Wide: Copy;
 
+    /// How many bytes one number has in memory.
+    #[cfg(target_arch = "x86_64")]
+    const ELEMENT: usize = size_of::<Self::Stored>();
+
     /// # Safety
     /// The processor must have the instructions that the lane is written for.
     unsafe fn widen(stored: Self::Stored) -> Self::Wide;
@@ -108,8 +112,9 @@ macro_rules! summands {
     )*};
 }
 
-// A quotient of integers below 2^53 is never rounded up to an integer in `f64`: cutting it off
-// gives what an integer division gives.
+// Sums of integers are exact in `f64` below 2^53, which two million ranks with 32 bits do not
+// exceed. Nor is a quotient of such numbers ever rounded up to an integer: cutting it off gives
+// what an integer division gives.
 summands! {
     i8: f64 as i32, i16: f64 as i32, i32: f64 as i32, u8: f64 as i32, u16: f64 as i32,
     u32: f64 as u32, i64: i128 as i64, u64: i128 as u64

@@ -8,10 +8,12 @@
 mod float;
 mod integer;
 mod small;
+mod sweep;
 
 pub(super) use float::{F32x8, F64x4};
 pub(super) use integer::{I8x32, I16x16, I32x8, I64x4, Truths, U8x32, U16x16, U32x8, U64x4};
 pub(super) use small::{Bf16x16, E4m3x16, E5m2x16, F16x16};
+pub(super) use sweep::{numbers, registers};
 
 /// Whether the processor has the instructions.
 pub(super) fn is_here() -> bool {
@@ -54,10 +56,12 @@ macro_rules! methods {
 
 /// A register that is combined as it is stored.
 macro_rules! as_it_is {
-    ($name:ident, $register:ty) => {
+    ($name:ident, $register:ty, $element:ty) => {
         impl Lane for $name {
             type Stored = $register;
             type Wide = Self;
+
+            const ELEMENT: usize = size_of::<$element>();
 
             #[inline(always)]
             unsafe fn widen(stored: $register) -> Self {

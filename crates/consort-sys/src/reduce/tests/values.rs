@@ -67,7 +67,7 @@ impl Values {
         let infinity = (sign - 1) >> mantissa << mantissa;
         let magnitudes = [0, 1, 1 << mantissa, infinity - 1, infinity, infinity + 1, sign - 1];
         let magnitude = magnitudes[(self.next() % 7) as usize];
-        let signed = magnitude | if self.next() % 2 == 0 { sign } else { 0 };
+        let signed = magnitude | ((self.next() % 2) << (bits - 1));
         signed.to_le_bytes()[..dtype.size()].to_vec()
     }
 

@@ -19,7 +19,7 @@ macro_rules! floats {
         $name:ident, $register:ty, $number:ty: $set:ident $add:ident $mul:ident $div:ident
         $min:ident $max:ident $and:ident $or:ident $cmp:ident $blend:ident
     ) => {
-        as_it_is!($name, $register);
+        as_it_is!($name, $register, $number);
 
         impl Number for $name {
             methods! { $register:

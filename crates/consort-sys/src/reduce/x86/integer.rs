@@ -7,12 +7,12 @@ use super::super::number::{Bits, Number, Ordered};
 use super::{as_it_is, methods};
 
 macro_rules! integers {
-    ($($name:ident, $what:literal: $add:ident $mul:ident $min:ident $max:ident;)*) => {$(
-        #[doc = $what]
+    ($($name:ident, $number:ty: $add:ident $mul:ident $min:ident $max:ident;)*) => {$(
+        #[doc = concat!("As many `", stringify!($number), "` as a register has room for.")]
         #[derive(Clone, Copy)]
         pub(in super::super) struct $name(__m256i);
 
-        as_it_is!($name, __m256i);
+        as_it_is!($name, __m256i, $number);
 
         impl Number for $name {
             methods! { __m256i:
@@ -36,14 +36,14 @@ macro_rules! integers {
 }
 
 integers! {
-    I8x32, "Thirty-two `i8`.": _mm256_add_epi8 mul_8 _mm256_min_epi8 _mm256_max_epi8;
-    I16x16, "Sixteen `i16`.": _mm256_add_epi16 _mm256_mullo_epi16 _mm256_min_epi16 _mm256_max_epi16;
-    I32x8, "Eight `i32`.": _mm256_add_epi32 _mm256_mullo_epi32 _mm256_min_epi32 _mm256_max_epi32;
-    I64x4, "Four `i64`.": _mm256_add_epi64 mul_64 min_i64 max_i64;
-    U8x32, "Thirty-two `u8`.": _mm256_add_epi8 mul_8 _mm256_min_epu8 _mm256_max_epu8;
-    U16x16, "Sixteen `u16`.": _mm256_add_epi16 _mm256_mullo_epi16 _mm256_min_epu16 _mm256_max_epu16;
-    U32x8, "Eight `u32`.": _mm256_add_epi32 _mm256_mullo_epi32 _mm256_min_epu32 _mm256_max_epu32;
-    U64x4, "Four `u64`.": _mm256_add_epi64 mul_64 min_u64 max_u64;
+    I8x32, i8: _mm256_add_epi8 mul_8 _mm256_min_epi8 _mm256_max_epi8;
+    I16x16, i16: _mm256_add_epi16 _mm256_mullo_epi16 _mm256_min_epi16 _mm256_max_epi16;
+    I32x8, i32: _mm256_add_epi32 _mm256_mullo_epi32 _mm256_min_epi32 _mm256_max_epi32;
+    I64x4, i64: _mm256_add_epi64 mul_64 min_i64 max_i64;
+    U8x32, u8: _mm256_add_epi8 mul_8 _mm256_min_epu8 _mm256_max_epu8;
+    U16x16, u16: _mm256_add_epi16 _mm256_mullo_epi16 _mm256_min_epu16 _mm256_max_epu16;
+    U32x8, u32: _mm256_add_epi32 _mm256_mullo_epi32 _mm256_min_epu32 _mm256_max_epu32;
+    U64x4, u64: _mm256_add_epi64 mul_64 min_u64 max_u64;
 }
 
 impl Bits for U8x32 {
@@ -60,6 +60,8 @@ pub(in super::super) struct Truths;
 impl Lane for Truths {
     type Stored = __m256i;
     type Wide = U8x32;
+
+    const ELEMENT: usize = 1;
 
     #[inline(always)]
     unsafe fn widen(stored: __m256i) -> U8x32 {

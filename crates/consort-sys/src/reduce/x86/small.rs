@@ -23,6 +23,8 @@ macro_rules! lanes {
             type Stored = $stored;
             type Wide = [F32x8; 2];
 
+            const ELEMENT: usize = size_of::<$stored>() / 16;
+
             #[inline(always)]
             unsafe fn widen(stored: $stored) -> [F32x8; 2] {
                 // SAFETY: the caller knows that there are the instructions.
