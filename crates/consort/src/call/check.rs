@@ -186,7 +186,7 @@ impl Check {
                     && input.len() == output.len()
                     && output.as_mut_ptr().cast_const() == input.as_ptr();
                 if !same && overlaps(output, input) {
-                    let message = "overlaps: in place, each rank's part has to be the same memory";
+                    let message = "overlap: in place, each rank's part has to be the same memory";
                     return refuse(format!(
                         "the output from rank {to} and the input for rank {from} {message}"
                     ));
