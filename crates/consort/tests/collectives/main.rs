@@ -6,9 +6,11 @@ mod meet;
 mod oracle;
 mod room;
 mod sizes;
+mod works;
 
 mod large;
 mod moves;
 mod reductions;
+mod refusals;
 mod slices;
 mod subgroups;

@@ -4,13 +4,11 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use consort::{Dtype, Error, Group, ReduceOp};
+use consort::{Error, Group, ReduceOp};
 use consort_testkit::ranks;
 
-use super::data::Tile;
-use super::meet::{Digest, meet};
-use super::moves::Moves;
-use super::reductions::Reduction;
+use super::meet::meet;
+use super::works::works;
 
 #[test]
 fn keys_say_the_order_and_ranks_where_keys_are_equal() {
@@ -152,18 +150,5 @@ impl Costs {
         let shared_bytes = descriptors.iter().filter(is_shared).map(blocks).sum::<u64>() * 512;
         let threads = names("/proc/self/task").len();
         Self { descriptors: descriptors.len(), threads, shared_bytes }
-    }
-}
-
-/// The group carries out calls of all kinds.
-fn works(group: &Group) {
-    let data = Tile::new(Dtype::F32);
-    let reduction = Reduction::new(group, Dtype::F32, ReduceOp::Sum, &data);
-    let moves = Moves { group, dtype: Dtype::F32, data: &data };
-    for (call, count) in [5, 40_000].into_iter().enumerate() {
-        reduction.all_reduce(count, call);
-        reduction.reduce(count, call);
-        reduction.reduce_scatter(count / group.world(), call);
-        moves.all(count / group.world(), group.world() - 1, &mut Digest::default());
     }
 }
