@@ -47,21 +47,16 @@ struct Figure {
     label: &'static str,
     of: fn(&Record) -> f64,
     write: fn(&f64) -> String,
-    legend: SeriesLabelPosition,
 }
 
-const LATENCY: Figure = Figure {
-    label: "median, µs",
-    of: |record| record.p50_us,
-    write: |time| micros(*time),
-    legend: SeriesLabelPosition::UpperLeft,
-};
+const LATENCY: Figure =
+    Figure { label: "median, µs", of: |record| record.p50_us, write: |time| micros(*time) };
 
 const BANDWIDTH: Figure = Figure {
     label: "bus bandwidth, GB/s",
-    of: |record| record.bus_bandwidth,
+    // Not the one of the record, which is rounded to what is worth reading.
+    of: |record| record.bytes as f64 / record.p50_us * 1e-3 * record.op.bus_factor(record.ranks),
     write: |rate| format!("{rate}"),
-    legend: SeriesLabelPosition::LowerRight,
 };
 
 impl Chart<'_> {
@@ -99,7 +94,7 @@ impl Chart<'_> {
             .map_err(in_words)?;
         for (at, (line, name)) in lines.into_iter().zip(names).enumerate() {
             // Ours is the one to look for.
-            let style = Palette99::pick(at).stroke_width(if at == 0 { 3 } else { 1 });
+            let style = COLOURS[at % COLOURS.len()].stroke_width(if at == 0 { 3 } else { 1 });
             chart
                 .draw_series(LineSeries::new(line, style).point_size(3))
                 .map_err(in_words)?
@@ -108,7 +103,7 @@ impl Chart<'_> {
         }
         chart
             .configure_series_labels()
-            .position(figure.legend.clone())
+            .position(SeriesLabelPosition::LowerRight)
             .background_style(WHITE.mix(0.8))
             .draw()
             .map_err(in_words)
@@ -132,6 +127,17 @@ fn around(values: impl Iterator<Item = f64>) -> Range<f64> {
 fn in_words(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
+
+/// Colours that people with other eyes can tell apart too, after Okabe and Ito.
+const COLOURS: [RGBColor; 7] = [
+    RGBColor(213, 94, 0),
+    RGBColor(0, 114, 178),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(86, 180, 233),
+    RGBColor(230, 159, 0),
+    RGBColor(0, 0, 0),
+];
 
 const WIDTH: u32 = 1200;
 const HEIGHT: u32 = 420;

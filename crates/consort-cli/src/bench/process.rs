@@ -185,8 +185,9 @@ fn fresh_mark() -> String {
 
 const MARK: &str = "BENCHED_BY_CONSORT";
 
-/// How long a process may take to end after it was told to.
-const GRACE: Duration = Duration::from_secs(2);
+/// How long a process may take to end after it was told to. One that is killed instead may leave
+/// files of its own in `/dev/shm`.
+const GRACE: Duration = Duration::from_secs(4);
 
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
