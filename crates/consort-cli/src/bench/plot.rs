@@ -180,7 +180,7 @@ mod tests {
         let svg = draw(&names(), &[chart]).unwrap();
         insta::assert_snapshot!(words(&svg), @"
         all_reduce f32: median, µs | 0.10 | 1.00 | 10.0 | 100 | 8 B | 32 B | 128 B | 512 B | 2 KiB | 8 KiB | 32 KiB | 128 KiB | 512 KiB | consort | gloo
-        all_reduce f32: bus bandwidth, GB/s | 0.1 | 1 | 10 | 8 B | 32 B | 128 B | 512 B | 2 KiB | 8 KiB | 32 KiB | 128 KiB | 512 KiB | consort | gloo
+        all_reduce f32: bus bandwidth, GB/s | 0.0001 | 0.001 | 0.01 | 0.1 | 1 | 10 | 8 B | 32 B | 128 B | 512 B | 2 KiB | 8 KiB | 32 KiB | 128 KiB | 512 KiB | consort | gloo
         ");
         let bold = svg.lines().filter(|line| line.contains("<polyline"));
         let bold = bold.filter(|line| line.contains(r#"stroke-width="3""#)).count();
