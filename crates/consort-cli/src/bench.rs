@@ -1,7 +1,7 @@
 //! `consort bench`: how fast collectives are, and whose.
 //!
 //! A [`Point`](point::Point) is one question: an operation and a size. Whoever can answer it is a
-//! [`Measurer`](measurer::Measurer): our own ranks (`ours`) or another implementation's (`peer`). All
+//! [`Measurer`]: our own ranks (`ours`) or another implementation's (`peer`). All
 //! of them are processes that stay alive and sleep between points, so that a [`Contest`] can ask them
 //! in turn and everyone meets the same machine. Every rank times itself in the same way (`timing`) on
 //! the same numbers (`data`); what comes of it is a [`Record`](record::Record), shown as a line of

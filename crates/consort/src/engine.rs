@@ -2,7 +2,7 @@
 //!
 //! A collective is a number of *turns*. In each turn a rank publishes some data in its own buffer,
 //! posts that on the [board](consort_sys::board), and uses what others have published. What the
-//! turns of an operation are is told in [`ops`]; [`Drive`] takes them one after the other and never
+//! turns of an operation are is told in [`ops`]; [`Drive`](drive::Drive) takes them one after the other and never
 //! blocks, so that a caller's own thread and the progress thread run the same code.
 
 mod drive;

@@ -58,7 +58,7 @@ pub(in super::super) fn operand<'a>(call: &Call<'a>) -> Option<Source<'a>> {
 }
 
 impl<'a> Window<'a> {
-    /// For a call whose [operand](operand) begins at `offset`.
+    /// For a call whose [`operand`] begins at `offset`.
     pub(super) fn new(call: &Call<'a>, offset: u64, world: usize) -> Option<Self> {
         let kernel = |dtype, op| Kernel::new(dtype, op, world).ok();
         let share = match *call {
