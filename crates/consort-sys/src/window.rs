@@ -1,6 +1,6 @@
 //! Memory of the same size on every rank of a host, which each of them can reach: symmetric memory.
 //!
-//! Every rank gives a *window* of its arena, and with it a *control block*: a [lock](crate::lock)
+//! Every rank gives a *window* of its arena, and with it a *control block*: a lock
 //! for the window, and a *pad* of signals. `lock/README.md` and `window/README.md` have the protocols.
 //!
 //! # References into shared memory
