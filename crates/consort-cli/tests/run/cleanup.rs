@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use super::launch::Launch;
 
@@ -45,7 +46,7 @@ fn a_launcher_killed_while_its_ranks_begin_leaves_nothing() {
 fn ranks_die_with_the_launcher_even_without_a_guard() {
     let launch = Launch::script(&["-n", "2"], "echo ready; exec sleep 600");
     launch.await_lines(2, "ready");
-    kill_process(guard_of(&launch), Signal::KILL).unwrap();
+    kill_guard_of(&launch);
     launch.signal(Signal::KILL);
     launch.await_nothing_left();
 }
@@ -55,7 +56,7 @@ fn a_job_ends_well_without_its_guard() {
     let script = "echo ready; until [ -e go ]; do sleep 0.05; done";
     let launch = Launch::script(&["-n", "2"], script);
     launch.await_lines(2, "ready");
-    kill_process(guard_of(&launch), Signal::KILL).unwrap();
+    kill_guard_of(&launch);
     launch.touch("go");
     let run = launch.finish_cleanly();
     assert_eq!(run.code, 0, "{run:?}");
@@ -69,6 +70,14 @@ fn a_process_that_left_the_job_cannot_hold_up_the_launcher() {
     let before = std::time::Instant::now();
     assert_eq!(launch.wait().code, 0);
     assert!(before.elapsed().as_secs() < 15, "{:?}", before.elapsed());
+}
+
+/// Returns when it has ended, which it has not yet when it is only sent the signal.
+fn kill_guard_of(launch: &Launch) {
+    let guard = guard_of(launch);
+    let descriptor = pidfd_open(guard, PidfdFlags::empty()).unwrap();
+    kill_process(guard, Signal::KILL).unwrap();
+    poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], None).unwrap();
 }
 
 fn guard_of(launch: &Launch) -> Pid {
