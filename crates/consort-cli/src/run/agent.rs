@@ -90,9 +90,7 @@ fn rounds(
             Heard::Signal(signal) => {
                 let end = leave(seat, venue, signal);
                 let Some(own) = own else { return Ok(end) };
-                // A failure is not forgotten because somebody did not wait for the restart; but
-                // its report does not wait for a reader then.
-                inbox.put_back(vec![Event::Signal(signal)]);
+                // A failure is not forgotten because somebody did not wait for the restart.
                 return Ok(End::Over(Ending::Failed(Vec::new()), Some(own)));
             }
             Heard::News(News::Over(ending)) => return Ok(End::Over(ending, own)),

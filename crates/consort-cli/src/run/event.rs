@@ -8,6 +8,7 @@ use std::time::Instant;
 use consort_store::{Error as StoreError, News};
 use rustix::process::Pid;
 
+use super::signals::asks_to_end;
 use super::status::Status;
 
 /// Something the launcher has to know.
@@ -42,13 +43,14 @@ pub(crate) struct Inbox {
     sender: Sender<Event>,
     receiver: Receiver<Event>,
     put_back: VecDeque<Event>,
+    asked_to_end: bool,
 }
 
 impl Inbox {
     /// An empty queue.
     pub(crate) fn new() -> Self {
         let (sender, receiver) = mpsc::channel();
-        Self { sender, receiver, put_back: VecDeque::new() }
+        Self { sender, receiver, put_back: VecDeque::new(), asked_to_end: false }
     }
 
     /// An end to send events into, for a thread.
@@ -58,19 +60,20 @@ impl Inbox {
 
     /// Waits for the next event.
     pub(crate) fn next(&mut self) -> Event {
-        match self.put_back.pop_front() {
+        let event = match self.put_back.pop_front() {
             Some(event) => event,
             None => self.receiver.recv().expect("the inbox itself holds a sender"),
-        }
+        };
+        self.hand_out(event)
     }
 
     /// Waits for the next event until `moment`.
     pub(crate) fn next_until(&mut self, moment: Instant) -> Option<Event> {
         if let Some(event) = self.put_back.pop_front() {
-            return Some(event);
+            return Some(self.hand_out(event));
         }
         match self.receiver.recv_timeout(moment.saturating_duration_since(Instant::now())) {
-            Ok(event) => Some(event),
+            Ok(event) => Some(self.hand_out(event)),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => unreachable!("the inbox itself holds a sender"),
         }
@@ -93,10 +96,20 @@ impl Inbox {
     pub(crate) fn take_signal(&mut self) -> Option<i32> {
         self.fetch();
         let place = self.put_back.iter().position(|event| matches!(event, Event::Signal(_)))?;
-        match self.put_back.remove(place) {
+        match self.put_back.remove(place).map(|event| self.hand_out(event)) {
             Some(Event::Signal(signal)) => Some(signal),
             _ => unreachable!("a signal is at this place"),
         }
+    }
+
+    /// Whether a signal has asked the launcher to end, handed out already or not.
+    pub(crate) fn was_asked_to_end(&mut self) -> bool {
+        self.asked_to_end || self.has_signal(asks_to_end)
+    }
+
+    fn hand_out(&mut self, event: Event) -> Event {
+        self.asked_to_end |= matches!(event, Event::Signal(signal) if asks_to_end(signal));
+        event
     }
 
     /// Takes what was sent so far out of the channel, where it cannot be looked at.
@@ -137,5 +150,17 @@ mod tests {
         assert_eq!(inbox.take_signal(), Some(15));
         assert_eq!(inbox.take_signal(), None);
         assert!(matches!(inbox.next(), Event::OutputClosed(_)));
+    }
+
+    #[test]
+    fn it_is_remembered_that_a_signal_asked_to_end() {
+        let mut inbox = Inbox::new();
+        inbox.sender().send(Event::Signal(signal_hook::consts::SIGUSR1)).unwrap();
+        assert!(!inbox.was_asked_to_end());
+        inbox.sender().send(Event::Signal(signal_hook::consts::SIGTERM)).unwrap();
+        assert!(inbox.was_asked_to_end());
+        inbox.next();
+        inbox.next();
+        assert!(inbox.was_asked_to_end());
     }
 }

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use super::event::Inbox;
 use super::report::Failure;
-use super::signals::asks_to_end;
 use crate::colour;
 
 /// Says something to the user, on standard error, and waits a moment for it to be written. Nobody
@@ -27,7 +26,7 @@ pub(crate) fn last_words(text: impl fmt::Display, inbox: &mut Inbox) {
     let written = say(text);
     let mut until = None;
     loop {
-        if inbox.take_signal().is_some_and(asks_to_end) {
+        if inbox.was_asked_to_end() {
             until.get_or_insert_with(|| Instant::now() + PATIENCE);
         }
         let out_of_patience = until.is_some_and(|until| Instant::now() >= until);
