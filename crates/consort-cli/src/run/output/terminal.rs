@@ -95,6 +95,8 @@ impl Terminal {
             return Ok(());
         }
         let mut result = Ok(());
+        // A signal may have come while the ranks were being ended.
+        let patience = patience.or_else(|| inbox.was_asked_to_end().then_some(ASKED_TO_END));
         let until = patience.map(|patience| Instant::now() + patience);
         let mut others = Vec::new();
         loop {
@@ -220,3 +222,6 @@ const READ_BYTES: usize = 64 * 1024;
 
 /// How long to read on after the ranks have ended, from processes that they left behind.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long a reader may take once the launcher was asked to end.
+const ASKED_TO_END: Duration = Duration::from_secs(2);
