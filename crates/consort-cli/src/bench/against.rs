@@ -2,7 +2,7 @@
 
 use super::measurer::{Measurer, Refusal};
 use super::point::Point;
-use super::record::Record;
+use super::record::{Record, to_four_places};
 
 /// What everyone reached at one point; ours is the first.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,7 +99,8 @@ impl<'a> Contest<'a> {
         let before = (self.hop)();
         let mut record = self.measurers[at].measure(point)?;
         // If the cores moved meanwhile, the larger one says that it was not the near case.
-        record.hop_us = before.into_iter().chain((self.hop)()).reduce(f64::max);
+        let hop = before.into_iter().chain((self.hop)()).reduce(f64::max);
+        record.hop_us = hop.map(to_four_places);
         Ok(record)
     }
 }

@@ -105,7 +105,8 @@ impl Record {
     }
 }
 
-fn to_four_places(number: f64) -> f64 {
+/// More digits than that are noise.
+pub(crate) fn to_four_places(number: f64) -> f64 {
     (number * 1e4).round() / 1e4
 }
 

@@ -26,6 +26,16 @@ fn the_first_program_says_hello() {
 }
 
 #[test]
+fn the_first_program_that_computes_gives_every_rank_the_same() {
+    let run = launch(&["-n", "3"], &[example("first")]).finish_cleanly();
+    assert_eq!(run.code, 0, "{run:?}");
+    for rank in 0..3 {
+        let line = format!("[{rank}] rank {rank} of 3: average [1.0, 10.0], seed [42], 2 others");
+        assert!(run.stdout.contains(&line), "{line} in {run:?}");
+    }
+}
+
+#[test]
 fn ranks_know_who_they_are_and_who_the_others_are() {
     let program = program(|| {
         let group = consort::init().unwrap();

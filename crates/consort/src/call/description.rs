@@ -71,6 +71,8 @@ pub(crate) struct Description {
     pub(crate) operation: Operation,
     dtype: Option<Dtype>,
     op: Option<u8>,
+    /// The bits of a premultiplied sum's factor, otherwise 0.
+    factor: u64,
     root: Option<u32>,
     /// Whether the operand lies in symmetric memory and is worked on there.
     symmetric: bool,
@@ -134,11 +136,22 @@ impl Description {
                 (Operation::AllToAll, Some(dtype), None, None, extent)
             }
         };
-        let op = op.map(ReduceOp::code);
-        Self { operation, dtype, op, root: root.map(|root| root.0), symmetric, extent }
+        let factor = match op {
+            Some(ReduceOp::PremulSum(factor)) => factor.to_bits(),
+            _ => 0,
+        };
+        let (op, root) = (op.map(ReduceOp::code), root.map(|root| root.0));
+        Self { operation, dtype, op, factor, root, symmetric, extent }
     }
 
-    /// As two words, which [`unpack`](Self::unpack) understands.
+    /// A digest of this call and of those whose digest is given.
+    #[inline]
+    pub(crate) fn digest(&self, before: u64) -> u64 {
+        let [word, extent] = self.pack();
+        mix(mix(before, word), extent ^ self.factor)
+    }
+
+    /// As two words, which [`unpack`](Self::unpack) understands. The factor does not fit.
     #[inline]
     pub(crate) fn pack(&self) -> [u64; 2] {
         let (kind, extent) = match self.extent {
@@ -170,7 +183,8 @@ impl Description {
         };
         let root = (word >> 32 != NO_ROOT).then_some((word >> 32) as u32);
         let symmetric = byte(24) & 0x80 != 0;
-        Some(Self { operation, dtype, op: given(byte(16)), root, symmetric, extent })
+        let (op, factor) = (given(byte(16)), 0);
+        Some(Self { operation, dtype, op, factor, root, symmetric, extent })
     }
 }
 
@@ -211,7 +225,7 @@ fn sizes(dtype: Dtype, mut parts: impl Iterator<Item = usize> + Clone) -> Extent
 
 /// A word that depends on all bits of both.
 #[inline]
-pub(crate) fn mix(digest: u64, word: u64) -> u64 {
+fn mix(digest: u64, word: u64) -> u64 {
     let product = (digest ^ word).wrapping_add(SPREAD).wrapping_mul(SPREAD);
     product ^ (product >> 29)
 }

@@ -10,7 +10,7 @@ use consort_sys::wait::Patience;
 use super::drive::{Drive, Progress, Turns};
 use super::ground::Ground;
 use super::verdict::{Failure, Waiting};
-use crate::call::{Call, Description, mix};
+use crate::call::{Call, Description};
 use crate::error::{Error, Result};
 
 /// A rank of the group, as its host knows it.
@@ -122,6 +122,10 @@ impl Lane {
         if let Some(failure) = &self.failure {
             return Err(failure.error(&self.name, self.me));
         }
+        // A rank that need not wait, or comes late, would not hear of it otherwise.
+        if let Some((by, reason)) = self.board.halted_by() {
+            return Err(self.fail(Failure::Told { by, reason }));
+        }
         self.ground.commit()?;
         let window = self.window_of(call);
         let description = Description::of(call, self.world(), window.is_some());
@@ -143,7 +147,7 @@ impl Lane {
     fn begin(&mut self, description: &Description) {
         let call = description.pack();
         self.number += 1;
-        self.digest = mix(mix(self.digest, call[0]), call[1]);
+        self.digest = description.digest(self.digest);
         self.board.note(&Entry { number: self.number, digest: self.digest, call });
     }
 

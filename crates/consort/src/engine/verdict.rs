@@ -40,12 +40,13 @@ impl Failure {
             (other.digest != entry.digest).then_some((entry, other))
         });
         match first {
-            Some((entry, other)) => Self::Differs {
-                number: entry.number,
-                mine: in_words(entry),
-                rank,
-                theirs: in_words(other),
-            },
+            Some((entry, other)) => {
+                let (mine, mut theirs) = (in_words(entry), in_words(other));
+                if mine == theirs {
+                    theirs += " with another factor";
+                }
+                Self::Differs { number: entry.number, mine, rank, theirs }
+            }
             None => Self::Differs {
                 number: mine.last().map_or(0, |entry| entry.number),
                 mine: mine.last().map_or_else(String::new, in_words),

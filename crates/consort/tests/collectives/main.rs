@@ -8,9 +8,12 @@ mod room;
 mod sizes;
 mod works;
 
+mod disagreement;
+mod faults;
 mod large;
 mod moves;
 mod reductions;
 mod refusals;
 mod slices;
 mod subgroups;
+mod threads;

@@ -1,0 +1,111 @@
+//! Ranks that are killed or panic.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use consort::Group;
+use consort_testkit::{Context, Job, Outcome, Ranks};
+
+use super::{names_the_dead, stream};
+use crate::meet::meet;
+
+/// Ranks are killed one after the other, from the last on. Every time those that are left have a
+/// group of their own, made before.
+macro_rules! kills {
+    ($($name:ident $seed:literal)*) => {$(
+        #[test]
+        fn $name() {
+            let before = shared_files();
+            let job = Ranks::new(WORLD).start(|ctx| survive(ctx));
+            kill_one_by_one(job, $seed);
+            assert_eq!(shared_files(), before);
+        }
+    )*};
+}
+
+kills! {
+    a_rank_killed_at_any_moment_is_named_by_all_others_soon 1
+    a_rank_killed_at_another_moment_is_named_by_all_others_soon 2
+    a_rank_killed_at_a_third_moment_is_named_by_all_others_soon 3
+}
+
+#[test]
+fn a_rank_that_panics_is_named_by_all_others() {
+    let mut job = Ranks::new(3).start(|ctx| {
+        let group = meet(ctx);
+        if ctx.rank() == 1 {
+            group.barrier().unwrap();
+            panic!("rank 1 has had enough");
+        }
+        let error = stream_after_barrier(&group);
+        names_the_dead(&error, 1);
+    });
+    let outcomes = job.wait();
+    assert_eq!(outcomes[0], Outcome::Done(()));
+    assert_eq!(outcomes[1], Outcome::Panicked("rank 1 has had enough".to_owned()));
+    assert_eq!(outcomes[2], Outcome::Done(()));
+}
+
+fn stream_after_barrier(group: &Group) -> consort::Error {
+    group.barrier().unwrap();
+    stream(group)
+}
+
+fn survive(ctx: &Context) -> u32 {
+    let world = meet(ctx);
+    let groups: Vec<Option<Group>> = (2..=WORLD)
+        .rev()
+        .map(|size| world.new_group(&(0..size).collect::<Vec<_>>()).unwrap())
+        .collect();
+    assert!(!fs::read_to_string("/proc/self/maps").unwrap().contains("/dev/shm"));
+    let mut survived = 0;
+    for (victim, group) in (1..WORLD).rev().zip(&groups) {
+        let Some(group) = group else { break };
+        ctx.reach(&format!("at work with {victim}"));
+        names_the_dead(&stream(group), victim);
+        let start = Instant::now();
+        names_the_dead(&group.barrier().unwrap_err(), victim);
+        assert!(start.elapsed() < SOON);
+        ctx.reach(&format!("told of {victim}"));
+        survived += 1;
+    }
+    survived
+}
+
+fn kill_one_by_one(mut job: Job<u32>, seed: u64) {
+    for victim in (1..WORLD).rev() {
+        for rank in 0..=victim {
+            job.await_point(rank, &format!("at work with {victim}"));
+        }
+        // Between nothing and some hundred calls.
+        let micros = (seed * 7919 + u64::from(victim) * 104_729) % 40_000;
+        thread::sleep(Duration::from_micros(micros));
+        job.kill(victim);
+        let killed = Instant::now();
+        for rank in 0..victim {
+            job.await_point(rank, &format!("told of {victim}"));
+        }
+        assert!(killed.elapsed() < SOON, "it took {:?}", killed.elapsed());
+    }
+    for (rank, outcome) in job.wait().into_iter().enumerate() {
+        match rank {
+            0 => assert_eq!(outcome, Outcome::Done(WORLD - 1)),
+            _ => assert_eq!(outcome, Outcome::Signalled(9)),
+        }
+    }
+}
+
+/// What has a name where shared memory can have one and could be ours.
+fn shared_files() -> Vec<String> {
+    let entries = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.retain(|name| name.contains("consort"));
+    names.sort();
+    names
+}
+
+const WORLD: u32 = 5;
+/// A dead rank is noticed within milliseconds, but the cores may be somebody else's.
+const SOON: Duration = Duration::from_secs(15);

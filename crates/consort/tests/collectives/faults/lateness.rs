@@ -1,0 +1,87 @@
+//! Ranks that stand still, and groups that are given up.
+
+use std::time::{Duration, Instant};
+
+use consort::{Error, ErrorKind};
+use consort_testkit::{Ranks, ranks};
+
+use crate::meet::meet;
+use crate::works::works;
+
+#[test]
+fn a_rank_that_stands_still_is_named_when_the_time_is_up() {
+    let mut job = Ranks::new(3).start(|ctx| {
+        let group = meet(ctx);
+        works(&group);
+        ctx.reach("met");
+        if ctx.rank() == 2 {
+            let _: String = ctx.told("go on");
+            return group.barrier().unwrap_err().to_string();
+        }
+        let _: String = ctx.told("rank 2 stands");
+        let error = group.within(Duration::from_millis(700)).barrier().unwrap_err();
+        match &error {
+            Error::Late { missing, .. } => {
+                assert_eq!((&missing[..], error.kind()), (&[2][..], ErrorKind::Deadline))
+            }
+            Error::Aborted { reason, .. } => {
+                assert!(reason.contains("ranks [2] did not come"), "{error}")
+            }
+            _ => panic!("{error}"),
+        }
+        ctx.reach("told");
+        error.to_string()
+    });
+    for rank in 0..3 {
+        job.await_point(rank, "met");
+    }
+    job.stop(2);
+    job.tell("rank 2 stands", &"yes");
+    for rank in [0, 1] {
+        job.await_point(rank, "told");
+    }
+    job.cont(2);
+    job.tell("go on", &"yes");
+    let told = job.expect_all();
+    assert!(told[2].contains("ranks [2] did not come"), "{}", told[2]);
+}
+
+#[test]
+fn a_group_that_a_rank_gives_up_ends_for_all_who_wait_in_it() {
+    ranks(3, |ctx| {
+        let world = meet(ctx);
+        let group = world.split(Some(0), 0).unwrap().unwrap();
+        let start = Instant::now();
+        if ctx.rank() == 1 {
+            // Long enough for the others to fall asleep.
+            std::thread::sleep(Duration::from_millis(200));
+            group.abort("the data has run out");
+        }
+        for _ in 0..2 {
+            let error = group.barrier().unwrap_err();
+            let Error::Aborted { by, reason, .. } = &error else { panic!("{error}") };
+            assert_eq!((*by, reason.as_str()), (1, "the data has run out"));
+        }
+        assert!(start.elapsed() < Duration::from_secs(20));
+        // Another group is not concerned.
+        works(&world);
+    });
+}
+
+#[test]
+fn a_rank_that_need_not_wait_hears_of_a_group_that_was_given_up() {
+    ranks(2, |ctx| {
+        let world = meet(ctx);
+        let group = world.split(Some(0), 0).unwrap().unwrap();
+        if ctx.rank() == 1 {
+            group.abort("the data has run out");
+        }
+        world.barrier().unwrap();
+        // A root would not look at the others.
+        let error = group.broadcast(&mut [1_u8; 4], ctx.rank()).unwrap_err();
+        assert!(
+            error.to_string().ends_with("rank 1 has ended it: the data has run out"),
+            "{error}"
+        );
+    });
+}

@@ -1,0 +1,75 @@
+//! Ranks that have finished, and go.
+
+use std::fs;
+use std::process;
+use std::thread;
+use std::time::Duration;
+
+use consort::Error;
+use consort_testkit::{Outcome, Ranks, ranks};
+
+use crate::meet::meet;
+
+#[test]
+fn what_a_rank_gave_last_is_read_after_it_has_gone() {
+    let mut job = Ranks::new(3).start(|ctx| {
+        let group = meet(ctx);
+        let mut small = [if ctx.rank() == 0 { 7_u8 } else { 0 }; 5];
+        let mut large = vec![if ctx.rank() == 0 { 3_u32 } else { 0 }; 20_000];
+        group.barrier().unwrap();
+        if ctx.rank() > 0 {
+            let _: String = ctx.told("rank 0 has gone");
+        }
+        group.broadcast(&mut large, 0).unwrap();
+        group.broadcast(&mut small, 0).unwrap();
+        assert_eq!((small, large), ([7; 5], vec![3; 20_000]));
+        // The next call needs the one that is gone.
+        if ctx.rank() > 0 {
+            let error = group.barrier().unwrap_err();
+            assert!(
+                matches!(error, Error::PeerLost { rank: 0, .. } | Error::Aborted { .. }),
+                "{error}"
+            );
+        }
+    });
+    // A process that nobody has waited for is still listed, as ended.
+    let state = format!("/proc/{}/stat", job.pid(0));
+    while !fs::read_to_string(&state).unwrap().contains(") Z ") {
+        thread::sleep(Duration::from_millis(5));
+    }
+    job.tell("rank 0 has gone", &"yes");
+    assert_eq!(job.wait(), vec![Outcome::Done(()); 3]);
+}
+
+#[test]
+fn a_rank_that_exits_without_leaving_disturbs_nobody_who_reads_its_last_word() {
+    let mut job = Ranks::new(2).start(|ctx| {
+        let group = meet(ctx);
+        let mut words = [if ctx.rank() == 0 { 9_u64 } else { 0 }; 1000];
+        if ctx.rank() == 0 {
+            group.broadcast(&mut words, 0).unwrap();
+            process::exit(0);
+        }
+        thread::sleep(Duration::from_millis(300));
+        group.broadcast(&mut words, 0).unwrap();
+        assert_eq!(words, [9; 1000]);
+    });
+    assert_eq!(job.wait(), [Outcome::Exited(0), Outcome::Done(())]);
+}
+
+#[test]
+fn groups_are_left_in_any_order() {
+    ranks(3, |ctx| {
+        let world = meet(ctx);
+        for round in 0..20 {
+            let group = world.split(Some(0), 0).unwrap().unwrap();
+            let mut value = [if ctx.rank() == 0 { round } else { 0 }; 300];
+            // Rank 0 has left, and may make the next group, before the others read.
+            if ctx.rank() == 1 {
+                thread::sleep(Duration::from_millis(5));
+            }
+            group.broadcast(&mut value, 0).unwrap();
+            assert_eq!(value, [round; 300]);
+        }
+    });
+}
