@@ -27,8 +27,8 @@ pub struct Rings {
     pub outlets: Vec<Outlet>,
     /// From each rank.
     pub inlets: Vec<Inlet>,
-    /// What the others ring when they have done something for this rank.
-    pub bell: Bell,
+    /// Of each rank. This one's is rung when others have done something for it.
+    pub bells: Vec<Bell>,
 }
 
 impl Rings {
@@ -51,14 +51,20 @@ impl Rings {
         Some(Self {
             outlets: (0..world).map(|to| Outlet::new(&blocks[me], &blocks[to], to)).collect(),
             inlets: blocks.iter().map(|from| Inlet::new(from, me)).collect(),
-            bell: Bell::new(&blocks[me]),
+            bells: blocks.iter().map(Bell::new).collect(),
         })
     }
+}
 
-    /// Leaves the messages that were sent to whoever has yet to receive them.
-    pub fn abandon(self) {
-        self.outlets.into_iter().for_each(Outlet::abandon);
-    }
+/// How far a message came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Nothing moved: there is nothing to read, or no room to write.
+    Stuck,
+    /// Some of it moved, and then there was no more to read or no more room.
+    Moved,
+    /// All of it has moved now.
+    Done,
 }
 
 /// Why a message cannot be moved.

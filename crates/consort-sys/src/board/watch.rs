@@ -35,7 +35,7 @@ impl Sleepers for Watch {
     }
 }
 
-/// Ends a group while another thread may be using its board.
+/// Ends a group, or hears of its end, while another thread may be using its board.
 #[derive(Clone, Debug)]
 pub struct Alarm {
     blocks: Blocks,
@@ -50,5 +50,11 @@ impl Alarm {
     /// As [`Board::halt`](super::Board::halt).
     pub fn halt(&self, reason: &str) {
         self.blocks.halt(self.me, reason);
+    }
+
+    /// As [`Board::halted_by`](super::Board::halted_by).
+    #[inline]
+    pub fn halted_by(&self) -> Option<(usize, String)> {
+        self.blocks.halted(self.me)
     }
 }

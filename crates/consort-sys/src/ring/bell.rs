@@ -28,6 +28,16 @@ impl Bell {
     pub fn doze(&self, look: impl FnOnce() -> bool, limit: Duration) {
         doze(self.block.bell(), self.block.sleepers(), look, limit);
     }
+
+    /// Says that this bell's rank sends and receives no more. What it has sent can be received.
+    pub fn leave(&self) {
+        self.block.left().write(1);
+    }
+
+    /// Whether its rank has said so. What it has sent was sent before.
+    pub fn has_left(&self) -> bool {
+        self.block.left().read() != 0
+    }
 }
 
 /// The ringer's side. Nothing is written and no system call is made if nobody sleeps.

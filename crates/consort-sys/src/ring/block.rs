@@ -41,6 +41,12 @@ impl Block {
         self.word(4)
     }
 
+    /// Not zero once its rank has left.
+    #[inline]
+    pub(super) fn left(&self) -> &AtomicU32 {
+        self.word(8)
+    }
+
     /// How many lines its rank has written to another.
     #[inline]
     pub(super) fn head(&self, to: usize) -> &AtomicU32 {

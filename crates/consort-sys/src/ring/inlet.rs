@@ -7,7 +7,7 @@ use super::bell::Bell;
 use super::block::Block;
 use super::envelope::{self, Envelope};
 use super::flow::Reader;
-use super::{LINE, LINES, RingError, Rings};
+use super::{LINE, LINES, Progress, RingError, Rings};
 use crate::view::{Source, Target};
 
 /// The ring from another rank to this one.
@@ -56,41 +56,42 @@ impl Inlet {
     }
 
     /// Copies what has arrived of the front message to where it belongs in a target as long as the
-    /// message, and says whether that was the rest of it.
+    /// message.
     ///
     /// # Errors
     /// When what the writer wrote makes no sense.
-    pub fn take(&mut self, target: Target<'_>) -> Result<bool, RingError> {
+    pub fn take(&mut self, target: Target<'_>) -> Result<Progress, RingError> {
         self.drain(|range, data| target.slice(range).copy_from(data))
     }
 
-    /// Throws away what has arrived of the front message, and says whether that was the rest of it.
+    /// Throws away what has arrived of the front message.
     ///
     /// # Errors
     /// When what the writer wrote makes no sense.
-    pub fn skip(&mut self) -> Result<bool, RingError> {
+    pub fn skip(&mut self) -> Result<Progress, RingError> {
         self.drain(|_, _| {})
     }
 
-    fn drain(&mut self, mut give: impl FnMut(Range<usize>, Source<'_>)) -> Result<bool, RingError> {
+    fn drain(&mut self, give: impl FnMut(Range<usize>, Source<'_>)) -> Result<Progress, RingError> {
         if self.front()?.is_none() {
-            return Ok(false);
+            return Ok(Progress::Stuck);
         }
         let mut front = self.front.take().expect("there is a message");
-        let done = self.drain_front(&mut front, &mut give);
-        match done {
-            Ok(true) => self.number = self.number.wrapping_add(1),
-            Ok(false) | Err(_) => self.front = Some(front),
+        let progress = self.drain_front(&mut front, give);
+        match progress {
+            Ok(Progress::Done) => self.number = self.number.wrapping_add(1),
+            _ => self.front = Some(front),
         }
-        done
+        progress
     }
 
     fn drain_front(
         &mut self,
         front: &mut Front,
-        give: &mut impl FnMut(Range<usize>, Source<'_>),
-    ) -> Result<bool, RingError> {
+        mut give: impl FnMut(Range<usize>, Source<'_>),
+    ) -> Result<Progress, RingError> {
         let total = front.envelope.bytes;
+        let mut progress = Progress::Stuck;
         if !front.opened {
             if front.envelope.is_alone() {
                 let start = self.reader.place() * LINE + envelope::SIZE;
@@ -99,20 +100,22 @@ impl Inlet {
             }
             front.opened = true;
             self.advance(1);
+            progress = Progress::Moved;
         }
         while front.taken < total {
             let ready = self.reader.ready(self.block.head(self.me))? as usize;
             if ready == 0 {
-                return Ok(false);
+                return Ok(progress);
             }
-            let start = self.reader.place() * LINE;
             let lines = ready.min(CHUNK).min(LINES as usize - self.reader.place());
             let bytes = (lines * LINE).min(total - front.taken);
-            give(front.taken..front.taken + bytes, self.bytes(start, bytes));
+            let data = self.bytes(self.reader.place() * LINE, bytes);
+            give(front.taken..front.taken + bytes, data);
             front.taken += bytes;
             self.advance(bytes.div_ceil(LINE));
+            progress = Progress::Moved;
         }
-        Ok(true)
+        Ok(Progress::Done)
     }
 
     fn advance(&mut self, lines: usize) {

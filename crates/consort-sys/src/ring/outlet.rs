@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use super::bell::Bell;
 use super::block::Block;
 use super::flow::Writer;
-use super::{Envelope, LINE, LINES, RingError, Rings};
+use super::{Envelope, LINE, LINES, Progress, RingError, Rings};
 use crate::arena::Piece;
 use crate::view::{Source, Target};
 
@@ -55,29 +55,31 @@ impl Outlet {
         Self { block, to, bell, ring: None, writer, number: 0 }
     }
 
-    /// Writes as much of a message as there is room for, and says whether that was the rest of it.
-    /// A message that has begun has to go on before another one begins.
+    /// Writes as much of a message as there is room for. A message that has begun has to be done
+    /// before another one begins.
     ///
     /// # Errors
     /// When there is no memory for the ring, or what the reader wrote makes no sense.
-    pub fn go_on(&mut self, message: &mut Sending<'_>) -> Result<bool, RingError> {
+    pub fn go_on(&mut self, message: &mut Sending<'_>) -> Result<Progress, RingError> {
         self.open()?;
-        loop {
+        let mut progress = Progress::Stuck;
+        while progress != Progress::Done {
             let tail = self.block.tail(self.to);
             let room = self.writer.room(tail, message.lines_left().min(CHUNK))?.min(CHUNK);
             if room == 0 {
-                return Ok(false);
+                break;
             }
             let lines = self.write(message, room);
             self.writer.publish(self.block.head(self.to), lines);
             self.bell.ring();
-            if message.lines_left() == 0 {
-                return Ok(true);
-            }
+            let done = message.lines_left() == 0;
+            progress = if done { Progress::Done } else { Progress::Moved };
         }
+        Ok(progress)
     }
 
-    pub(super) fn abandon(self) {
+    /// Leaves the messages that were sent to whoever has yet to receive them.
+    pub fn abandon(self) {
         if let Some(ring) = self.ring {
             ring.abandon();
         }

@@ -31,7 +31,7 @@ fn messages_of_all_sizes_arrive_as_they_were_sent() {
             assert_eq!(envelope, Envelope { bytes: size, tag, kind: 3 });
             let taken = other.inlets[0].take(Target::from(&mut target[..])).unwrap();
             assert_eq!(sent, taken, "what is sent can be taken at once");
-            if taken {
+            if taken == Progress::Done {
                 break;
             }
         }
@@ -46,13 +46,14 @@ fn a_ring_holds_small_messages_until_it_is_full() {
     for round in 0..3 {
         let held = (0..)
             .take_while(|&tag| {
-                one.outlets[1].go_on(&mut Sending::new(tag, 0, (&[7][..]).into())).unwrap()
+                let sent = one.outlets[1].go_on(&mut Sending::new(tag, 0, (&[7][..]).into()));
+                sent.unwrap() == Progress::Done
             })
             .count();
         assert_eq!(held, LINES as usize, "round {round}");
         for tag in 0..LINES {
             assert_eq!(other.inlets[0].front().unwrap().unwrap().tag, tag);
-            assert!(other.inlets[0].skip().unwrap());
+            assert_eq!(other.inlets[0].skip().unwrap(), Progress::Done);
         }
     }
 }
@@ -60,10 +61,12 @@ fn a_ring_holds_small_messages_until_it_is_full() {
 #[test]
 fn what_is_left_in_a_ring_is_there_after_its_writer_has_gone() {
     let (mut one, mut other) = pair();
-    assert!(one.outlets[1].go_on(&mut Sending::new(5, 0, (&[1, 2, 3][..]).into())).unwrap());
-    one.abandon();
+    one.outlets[1].go_on(&mut Sending::new(5, 0, (&[1, 2, 3][..]).into())).unwrap();
+    one.bells[0].leave();
+    one.outlets.into_iter().for_each(Outlet::abandon);
+    assert!(other.bells[0].has_left() && !other.bells[1].has_left());
     let mut target = [0; 3];
-    assert!(other.inlets[0].take(Target::from(&mut target[..])).unwrap());
+    assert_eq!(other.inlets[0].take(Target::from(&mut target[..])).unwrap(), Progress::Done);
     assert_eq!(target, [1, 2, 3]);
 }
 
@@ -71,28 +74,33 @@ fn what_is_left_in_a_ring_is_there_after_its_writer_has_gone() {
 fn two_threads_stream_to_each_other_and_sleep_in_between() {
     let (one, other) = pair();
     let sizes = [0, 8, 100_000, 64, 41, 300_000, 1, 1, 65_536];
-    let rank = |mut rings: Rings, peer: usize| {
+    let rank = |me: usize, mut rings: Rings| {
+        let peer = 1 - me;
         for (tag, size) in (0..).zip(sizes.into_iter().cycle().take(200)) {
             let (data, mut target) = (coded(tag, size), vec![0; size]);
             let mut message = Sending::new(tag, 0, (&data[..]).into());
-            let (mut sent, mut taken) = (false, false);
-            let Rings { outlets, inlets, bell } = &mut rings;
+            let (mut sent, mut taken) = (Progress::Stuck, Progress::Stuck);
+            let Rings { outlets, inlets, bells } = &mut rings;
             let mut go_on = || {
-                sent = sent || outlets[peer].go_on(&mut message).unwrap();
-                taken = taken || inlets[peer].take(Target::from(&mut target[..])).unwrap();
-                sent && taken
+                if sent != Progress::Done {
+                    sent = outlets[peer].go_on(&mut message).unwrap();
+                }
+                if taken != Progress::Done {
+                    taken = inlets[peer].take(Target::from(&mut target[..])).unwrap();
+                }
+                (sent, taken) == (Progress::Done, Progress::Done)
             };
             while !go_on() {
-                bell.doze(&mut go_on, Duration::from_secs(60));
+                bells[me].doze(&mut go_on, Duration::from_secs(60));
             }
             assert!(target == data, "{size} bytes differ");
         }
         // The other may still read.
-        rings.abandon();
+        rings.outlets.into_iter().for_each(Outlet::abandon);
     };
     std::thread::scope(|scope| {
-        scope.spawn(|| rank(one, 1));
-        scope.spawn(|| rank(other, 0));
+        scope.spawn(|| rank(0, one));
+        scope.spawn(|| rank(1, other));
     });
 }
 
@@ -104,8 +112,8 @@ fn envelopes_that_cannot_be_are_refused() {
     ];
     for (at, bytes, complaint) in damage {
         let (mut one, mut other) = pair();
-        assert!(one.outlets[1].go_on(&mut Sending::new(0, 0, (&[7][..]).into())).unwrap());
-        let block = &one.bell.block;
+        one.outlets[1].go_on(&mut Sending::new(0, 0, (&[7][..]).into())).unwrap();
+        let block = &one.bells[0].block;
         let ring = block.place(1).load(Ordering::Relaxed) as usize;
         block.arena().view(ring + at, bytes.len()).unwrap().copy_from(bytes.into());
         let error = other.inlets[0].front().unwrap_err().to_string();
@@ -116,8 +124,8 @@ fn envelopes_that_cannot_be_are_refused() {
 #[test]
 fn a_ring_that_is_nowhere_is_refused() {
     let (mut one, mut other) = pair();
-    assert!(one.outlets[1].go_on(&mut Sending::new(0, 0, (&[7][..]).into())).unwrap());
-    one.bell.block.place(1).store(u64::MAX - 63, Ordering::Relaxed);
+    one.outlets[1].go_on(&mut Sending::new(0, 0, (&[7][..]).into())).unwrap();
+    one.bells[0].block.place(1).store(u64::MAX - 63, Ordering::Relaxed);
     let error = other.inlets[0].front().unwrap_err().to_string();
     assert!(error.contains("there is no ring at"), "{error}");
 }
@@ -144,7 +152,7 @@ proptest! {
         while received.len() < messages.len() {
             let (send, skip) = rhythm.next().unwrap();
             if let Some(message) = going.front_mut().filter(|_| send || stuck)
-                && one.outlets[1].go_on(message).unwrap()
+                && one.outlets[1].go_on(message).unwrap() == Progress::Done
             {
                 going.pop_front();
             }
@@ -156,7 +164,7 @@ proptest! {
                     Some(target) => other.inlets[0].take(Target::from(&mut target[..])).unwrap(),
                     None => other.inlets[0].skip().unwrap(),
                 };
-                if done {
+                if done == Progress::Done {
                     received.push(target.take().flatten());
                     stuck = false;
                 }
