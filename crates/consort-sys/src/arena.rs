@@ -12,10 +12,10 @@
 //! # What may be done at once
 //!
 //! The bytes of an arena may change at any time, by any process that has mapped it. So no
-//! reference to them is ever made, except to atomics, which allow for that. Plain bytes are
-//! reached through views only: reading and writing the same bytes at the same time, from two
-//! processes or two threads, gives a mixture of old and new. When bytes are whole is for the
-//! protocol that hands them over to ensure, by a word that is written after them and read before
+//! reference to them is ever made, except to atomics, which allow for that, and under the lock of a
+//! [window](crate::window), which keeps everybody else away. Plain bytes are otherwise reached
+//! through views only: reading and writing the same bytes at the same time, from two processes or
+//! two threads, gives a mixture of old and new. When bytes are whole is for the protocol that hands them over to ensure, by a word that is written after them and read before
 //! them. Rust's memory model knows no other processes; towards threads of this process that
 //! protocol is what makes the accesses ordered. It also keeps the places of words and the places
 //! of bytes apart: a place that some rank uses as an atomic is never viewed, nor used as an atomic
@@ -46,10 +46,10 @@ use rustix::process::{Pid, getpid};
 
 pub use error::{ArenaError, Shortage, Unfit};
 pub use piece::Piece;
+pub use space::Space;
 
 use crate::view::Target;
 use map::Map;
-use space::Space;
 
 /// A rank's shared memory: this rank's own, or a peer's. Clones are the same arena, which is
 /// unmapped with the last of them and the last of its pieces.

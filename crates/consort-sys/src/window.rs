@@ -103,6 +103,11 @@ impl Windows {
         self.shape
     }
 
+    /// What each rank gave.
+    pub fn places(&self) -> &[Place] {
+        &self.places
+    }
+
     /// Forgets all that was signalled to this rank, and who held its window. Only while no rank
     /// uses these windows.
     pub fn clear(&self) {

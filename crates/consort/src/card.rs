@@ -22,15 +22,22 @@ pub(crate) struct Card {
 
 /// Says which ranks differ in what, or `None` if they agree.
 pub(crate) fn differences(cards: &BTreeMap<u32, Card>) -> Option<String> {
-    let mut names: Vec<&String> = cards.values().flat_map(|card| card.same.keys()).collect();
+    differences_between(cards.iter().map(|(rank, card)| (*rank, &card.same)))
+}
+
+/// Says which ranks differ in what, or `None` if they agree, from what each says by name.
+pub(crate) fn differences_between<'a>(
+    cards: impl Iterator<Item = (u32, &'a BTreeMap<String, String>)> + Clone,
+) -> Option<String> {
+    let mut names: Vec<&String> = cards.clone().flat_map(|(_, same)| same.keys()).collect();
     names.sort_unstable();
     names.dedup();
     let mut text = String::new();
     for name in names {
         let mut holders: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
-        for (rank, card) in cards {
-            let value = card.same.get(name).map_or("(none)", String::as_str);
-            holders.entry(value).or_default().push(*rank);
+        for (rank, same) in cards.clone() {
+            let value = same.get(name).map_or("(none)", String::as_str);
+            holders.entry(value).or_default().push(rank);
         }
         if holders.len() > 1 {
             let parts: Vec<String> = holders

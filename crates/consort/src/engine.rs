@@ -8,7 +8,9 @@
 mod drive;
 mod ground;
 mod lane;
+mod lookout;
 mod ops;
 mod verdict;
 
 pub(crate) use self::lane::{Lane, Neighbour, Place};
+pub(crate) use self::lookout::Lookout;

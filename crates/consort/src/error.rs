@@ -98,8 +98,8 @@ pub enum Error {
 
     /// A rank's process is gone.
     #[error(
-        "group {group}: rank {rank} is gone: its process has ended; noticed after {waited:.1?} in \
-         call {number}, {call}"
+        "group {group}: rank {rank} is gone: its process has ended; noticed after {waited:.1?} in {}",
+        numbered(*.number, .call)
     )]
     PeerLost {
         /// The group.
@@ -108,7 +108,7 @@ pub enum Error {
         rank: u32,
         /// What this rank was waiting in.
         call: String,
-        /// Which of the group's calls that is, from 1.
+        /// Which of the group's calls that is, from 1; 0 if it is none of them.
         number: u64,
         /// For how long.
         waited: Duration,
@@ -116,8 +116,9 @@ pub enum Error {
 
     /// Ranks that are alive did not come in time.
     #[error(
-        "group {group}: waited {waited:.1?} in call {number}, {call}, for ranks {missing:?}, which \
-         are alive but have not come so far"
+        "group {group}: waited {waited:.1?} in {}, for ranks {missing:?}, which are alive but have \
+         not come so far",
+        numbered(*.number, .call)
     )]
     Late {
         /// The group.
@@ -126,8 +127,33 @@ pub enum Error {
         missing: Vec<u32>,
         /// What this rank was waiting in.
         call: String,
-        /// Which of the group's calls that is, from 1.
+        /// Which of the group's calls that is, from 1; 0 if it is none of them.
         number: u64,
+        /// For how long.
+        waited: Duration,
+    },
+
+    /// Ranks asked for different symmetric memory, or one of them cannot have it; none was made, and
+    /// the group goes on.
+    #[error("group {group}: the ranks cannot all have this symmetric memory\n{differences}")]
+    Asymmetric {
+        /// The group.
+        group: String,
+        /// Which ranks have what.
+        differences: String,
+    },
+
+    /// Ranks that are alive did not let go of a window of symmetric memory in time.
+    #[error(
+        "group {group}: waited {waited:.1?} in {call}, which ranks {holders:?} have not let go of"
+    )]
+    Held {
+        /// The group.
+        group: String,
+        /// What this rank was waiting for.
+        call: String,
+        /// Who has it.
+        holders: Vec<u32>,
         /// For how long.
         waited: Duration,
     },
@@ -160,14 +186,20 @@ impl Error {
             | Self::Interface(_)
             | Self::Argument(_)
             | Self::SeveralHosts { .. }
+            | Self::Asymmetric { .. }
             | Self::Unsupported(_)
             | Self::Mismatch { .. } => ErrorKind::Mistake,
-            Self::Missing { .. } | Self::Late { .. } => ErrorKind::Deadline,
+            Self::Missing { .. } | Self::Late { .. } | Self::Held { .. } => ErrorKind::Deadline,
             Self::PeerLost { .. } | Self::Aborted { .. } => ErrorKind::PeerGone,
             Self::Store(error) => error.kind(),
             Self::Host(_) | Self::Memory(_) | Self::Sharing(_) => ErrorKind::System,
         }
     }
+}
+
+/// A call, with its number if it has one.
+fn numbered(number: u64, call: &str) -> String {
+    if number == 0 { call.to_owned() } else { format!("call {number}, {call}") }
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use crate::engine::Lane;
 use crate::error::{Error, Result};
 use crate::meeting::Exit;
 use crate::neighbourhood::Neighbourhood;
+use crate::symm::Commons;
 
 /// A process's number in its group: from 0 up to the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,7 +90,9 @@ pub(crate) struct Shared {
     /// The ranks of the members in the world.
     world_ranks: Vec<u32>,
     lane: Option<Mutex<Lane>>,
-    job: Arc<Job>,
+    /// If all members are on one host.
+    pub(crate) commons: Option<Commons>,
+    pub(crate) job: Arc<Job>,
 }
 
 impl Drop for Shared {
@@ -126,6 +129,7 @@ impl Group {
             rank: Rank(rank),
             world_ranks: (0..members.len() as u32).collect(),
             members,
+            commons: lane.as_ref().map(|lane| Commons::new(lane.lookout())),
             lane: lane.map(Mutex::new),
             job: Arc::new(job),
         };
@@ -213,7 +217,16 @@ impl Group {
     #[inline]
     pub fn call(&self, call: &Call<'_>) -> Result<()> {
         call.check(self.rank(), self.world())?;
-        self.lane()?.run(call, self.timeout)
+        self.lane()?.run(call, self.timeout, false)
+    }
+
+    /// Makes a call whose operand lies in symmetric memory on every rank, and is worked on there.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub(crate) fn call_in_windows(&self, call: &Call<'_>) -> Result<()> {
+        call.check(self.rank(), self.world())?;
+        self.lane()?.run(call, self.timeout, true)
     }
 
     /// Ends the group, here and for all other ranks: whoever waits in it, or calls it later, gets

@@ -43,6 +43,7 @@ mod error;
 mod group;
 mod meeting;
 mod neighbourhood;
+pub mod symm;
 mod verdict;
 
 pub use builder::Builder;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use consort_store::{Deadline, Store};
-use consort_sys::arena::Arena;
+use consort_sys::arena::{Arena, Piece};
 use consort_sys::pass::{Door, Offer, PassError, PeerDoor};
 use consort_sys::topo::Topology;
 use consort_sys::wait::Patience;
@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::{Lane, Neighbour, Place};
 use crate::error::{Error, Result};
 use crate::group::Member;
+use crate::symm::Held;
 
 /// This rank and those that it shares memory with.
 #[derive(Debug)]
@@ -24,8 +25,31 @@ pub(crate) struct Neighbourhood {
     /// By their rank in the world, this one included.
     neighbours: BTreeMap<u32, Neighbour>,
     cores: usize,
-    /// Lanes that this rank has left, but others perhaps not.
-    left: Mutex<Vec<Lane>>,
+    /// What this rank has left, but others perhaps not.
+    left: Mutex<Vec<Left>>,
+}
+
+/// Memory that this rank needs no more. While others do, it cannot be used for something else.
+#[derive(Debug)]
+enum Left {
+    Lane(Box<Lane>),
+    Windows(Held),
+}
+
+impl Left {
+    fn is_deserted(&self) -> bool {
+        match self {
+            Self::Lane(lane) => lane.is_deserted(),
+            Self::Windows(held) => held.is_deserted(),
+        }
+    }
+
+    fn abandon(self) {
+        match self {
+            Self::Lane(lane) => lane.abandon(),
+            Self::Windows(held) => held.abandon(),
+        }
+    }
 }
 
 /// What a rank tells the others of its host through the store.
@@ -84,17 +108,51 @@ impl Neighbourhood {
     /// # Errors
     /// When there is none left.
     pub(crate) fn take_place(&self) -> Result<Place> {
-        self.left().retain(|lane| !lane.is_deserted());
+        self.sweep();
         Place::take(&self.arena)
+    }
+
+    /// Takes a part of this rank's memory, on pages of its own, ready to be used.
+    ///
+    /// # Errors
+    /// When there is none left.
+    pub(crate) fn take_piece(&self, bytes: usize) -> Result<Piece> {
+        self.sweep();
+        let piece = self.arena.alloc(bytes, 1)?;
+        piece.populate()?;
+        Ok(piece)
     }
 
     /// Takes a lane back that this rank needs no more.
     pub(crate) fn take_back(&self, lane: Lane) {
         lane.leave();
-        self.left().push(lane);
+        self.left().push(Left::Lane(Box::new(lane)));
+        self.sweep();
     }
 
-    fn left(&self) -> MutexGuard<'_, Vec<Lane>> {
+    /// Takes symmetric memory back that this rank has left.
+    pub(crate) fn take_back_windows(&self, held: Held) {
+        self.left().push(Left::Windows(held));
+        self.sweep();
+    }
+
+    /// This rank's memory.
+    pub(crate) fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
+    /// How to wait for a neighbour.
+    pub(crate) fn patience(&self) -> Patience {
+        // Ranks of other groups use the cores too.
+        Patience::for_ranks(self.neighbours.len(), self.cores)
+    }
+
+    /// Gives back what everyone has left.
+    fn sweep(&self) {
+        self.left().retain(|left| !left.is_deserted());
+    }
+
+    fn left(&self) -> MutexGuard<'_, Vec<Left>> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -112,15 +170,13 @@ impl Neighbourhood {
     ) -> Result<Lane> {
         let me = ranks.iter().position(|&rank| rank == self.me).expect("this rank is in its group");
         let neighbours = ranks.iter().map(|rank| self.neighbours[rank].clone()).collect();
-        // Ranks of other groups use the cores too.
-        let patience = Patience::for_ranks(self.neighbours.len(), self.cores);
-        Lane::new(name, me, neighbours, mine, offsets, patience)
+        Lane::new(name, me, neighbours, mine, offsets, self.patience())
     }
 }
 
 impl Drop for Neighbourhood {
     fn drop(&mut self) {
-        self.left().drain(..).for_each(Lane::abandon);
+        self.left().drain(..).for_each(Left::abandon);
     }
 }
 

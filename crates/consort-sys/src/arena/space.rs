@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 
 /// The free parts, as lengths by where they begin. No two of them touch: neighbours are joined.
 #[derive(Debug)]
-pub(super) struct Space {
+pub struct Space {
     free: BTreeMap<usize, usize>,
 }
 
 impl Space {
     /// All free, up to `size`.
-    pub(super) fn new(size: usize) -> Self {
+    pub fn new(size: usize) -> Self {
         Self { free: BTreeMap::from_iter((size > 0).then_some((0, size))) }
     }
 
     /// Takes the first free `len` bytes that begin at a multiple of `align`, a power of two.
-    pub(super) fn take(&mut self, len: usize, align: usize) -> Option<usize> {
+    pub fn take(&mut self, len: usize, align: usize) -> Option<usize> {
         let (start, part, at) = self.free.iter().find_map(|(&start, &part)| {
             let at = start.checked_next_multiple_of(align)?;
             (at.checked_add(len)? <= start + part).then_some((start, part, at))
@@ -27,7 +27,7 @@ impl Space {
     }
 
     /// Gives back what was taken.
-    pub(super) fn give(&mut self, at: usize, len: usize) {
+    pub fn give(&mut self, at: usize, len: usize) {
         let (mut start, mut end) = (at, at + len);
         if let Some((&before, &part)) = self.free.range(..at).next_back() {
             debug_assert!(before + part <= at, "{at} was free already");
@@ -46,7 +46,7 @@ impl Space {
     }
 
     /// The longest free part.
-    pub(super) fn longest(&self) -> usize {
+    pub fn longest(&self) -> usize {
         self.free.values().copied().max().unwrap_or_default()
     }
 

@@ -9,6 +9,7 @@ use consort_sys::wait::Patience;
 
 use super::drive::{Drive, Progress, Turns};
 use super::ground::Ground;
+use super::lookout::Lookout;
 use super::verdict::{Failure, Waiting};
 use crate::call::{Call, Description};
 use crate::error::{Error, Result};
@@ -23,7 +24,7 @@ pub(crate) struct Neighbour {
 }
 
 impl Neighbour {
-    fn is_dead(&self) -> bool {
+    pub(super) fn is_dead(&self) -> bool {
         self.life.as_ref().is_some_and(|life| life.sign() == Sign::Ended)
     }
 }
@@ -117,8 +118,14 @@ impl Lane {
         self.number
     }
 
-    /// Carries out a checked call on this thread.
-    pub(crate) fn run(&mut self, call: &Call<'_>, timeout: Duration) -> Result<()> {
+    /// For those who wait for other ranks without a call.
+    pub(crate) fn lookout(&self) -> Lookout {
+        Lookout::new(self.neighbours.clone(), self.board.alarm())
+    }
+
+    /// Carries out a checked call on this thread. `directly` means that its operand is to be worked
+    /// on where it is, even if that takes longer.
+    pub(crate) fn run(&mut self, call: &Call<'_>, timeout: Duration, directly: bool) -> Result<()> {
         if let Some(failure) = &self.failure {
             return Err(failure.error(&self.name, self.me));
         }
@@ -127,7 +134,7 @@ impl Lane {
             return Err(self.fail(Failure::Told { by, reason }));
         }
         self.ground.commit()?;
-        let window = self.window_of(call);
+        let window = self.window_of(call, directly);
         let description = Description::of(call, self.world(), window.is_some());
         self.begin(&description);
         let patient = Patient { timeout, description, began: None };
@@ -136,8 +143,8 @@ impl Lane {
 
     /// Where in this rank's arena the operand of a call lies, if it is to be worked on there.
     #[inline]
-    fn window_of(&self, call: &Call<'_>) -> Option<u64> {
-        let operand = super::ops::operand(call)?;
+    fn window_of(&self, call: &Call<'_>, directly: bool) -> Option<u64> {
+        let operand = super::ops::operand(call, directly)?;
         let offset = self.neighbours[self.me].arena.offset_of(operand.as_ptr(), operand.len())?;
         Some(offset as u64)
     }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use super::{Group, Member, Rank, Shared};
 use crate::error::{Error, Result};
+use crate::symm::Commons;
 
 impl Group {
     /// Parts the group: ranks that give the same colour form a new group, in the order of their
@@ -50,6 +51,7 @@ impl Group {
             rank: Rank(rank.expect("this rank gave its own colour") as u32),
             members,
             world_ranks,
+            commons: Some(Commons::new(lane.lookout())),
             lane: Some(Mutex::new(lane)),
             job: self.shared.job.clone(),
         };

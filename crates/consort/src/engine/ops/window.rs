@@ -16,6 +16,8 @@ use crate::call::{Call, Inputs, Outputs};
 enum Share<'a> {
     /// Combines its slice and writes it to everyone's memory.
     AllReduce { kernel: Kernel, element: usize, len: usize },
+    /// Combines everyone's operand for itself.
+    AllReduceInto { kernel: Kernel, output: Target<'a> },
     /// Combines everyone's part for it.
     ReduceScatter { kernel: Kernel, output: Target<'a> },
     /// Copies everyone's operand.
@@ -35,26 +37,23 @@ pub(super) struct Window<'a> {
     nonsense: Option<usize>,
 }
 
-/// The operand of a call that could be worked on where it is, and is worth it.
-pub(in super::super) fn operand<'a>(call: &Call<'a>) -> Option<Source<'a>> {
+/// The operand of a call that could be worked on where it is, and is worth it or has to be.
+pub(in super::super) fn operand<'a>(call: &Call<'a>, directly: bool) -> Option<Source<'a>> {
     let operand: Source<'a> = match *call {
         Call::AllReduce { input, output, .. } => {
-            let in_place = input.as_ptr() == output.as_mut_ptr().cast_const();
-            in_place.then_some(input)?
+            // With the result elsewhere, every rank has to combine everything.
+            (directly || is_in_place(input, output)).then_some(input)?
         }
         Call::ReduceScatter { inputs: Inputs::Equal(input), .. } => input,
         // In place, ranks would overwrite what others have not read yet.
         Call::AllToAll {
             inputs: Inputs::Equal(input), outputs: Outputs::Equal(output), ..
-        } => {
-            let in_place = input.as_ptr() == output.as_mut_ptr().cast_const();
-            (!in_place).then_some(input)?
-        }
+        } => (!is_in_place(input, output)).then_some(input)?,
         Call::AllGather { input, outputs: Outputs::Equal(_), .. } => input,
         Call::Broadcast { buffer, .. } => buffer.into(),
         _ => return None,
     };
-    (operand.len() >= WORTH_IT).then_some(operand)
+    (directly || operand.len() >= WORTH_IT).then_some(operand)
 }
 
 impl<'a> Window<'a> {
@@ -62,9 +61,12 @@ impl<'a> Window<'a> {
     pub(super) fn new(call: &Call<'a>, offset: u64, world: usize) -> Option<Self> {
         let kernel = |dtype, op| Kernel::new(dtype, op, world).ok();
         let share = match *call {
-            Call::AllReduce { dtype, op, input, .. } => {
+            Call::AllReduce { dtype, op, input, output } => {
                 let (kernel, element) = (kernel(dtype, op)?, dtype.size());
-                Share::AllReduce { kernel, element, len: input.len() }
+                match is_in_place(input, output) {
+                    true => Share::AllReduce { kernel, element, len: input.len() },
+                    false => Share::AllReduceInto { kernel, output },
+                }
             }
             Call::ReduceScatter { dtype, op, output, .. } => {
                 Share::ReduceScatter { kernel: kernel(dtype, op)?, output }
@@ -102,6 +104,13 @@ impl<'a> Window<'a> {
                     (0..world).map(|rank| theirs(rank, slice.start, slice.len())).collect();
                 if parts.iter().all(|part| part.len() == slice.len()) {
                     view.combine(&kernel, &parts, |rank| parts[rank].into());
+                }
+            }
+            Share::AllReduceInto { kernel, output } => {
+                let parts: Vec<Target<'_>> =
+                    (0..world).map(|rank| theirs(rank, 0, output.len())).collect();
+                if parts.iter().all(|part| part.len() == output.len()) {
+                    view.combine(&kernel, &[output], |rank| parts[rank].into());
                 }
             }
             Share::ReduceScatter { kernel, output } => {
@@ -159,6 +168,10 @@ impl Turns for Window<'_> {
     fn nonsense(&self) -> Option<usize> {
         self.nonsense
     }
+}
+
+fn is_in_place(input: Source<'_>, output: Target<'_>) -> bool {
+    input.as_ptr() == output.as_mut_ptr().cast_const()
 }
 
 fn copy(to: Target<'_>, from: Target<'_>) {

@@ -1,0 +1,205 @@
+//! Reading and writing windows.
+
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut, Range};
+
+use consort_sys::view::Target;
+use consort_sys::window::{Alone, Plain, Visit};
+
+use super::Symmetric;
+use super::wait::{Stuck, Wait};
+use crate::error::{Error, Result};
+use crate::group::Rank;
+
+/// # Windows
+impl<T: Plain> Symmetric<T> {
+    /// This rank's own window, as a slice. While the guard lives no other rank gets in, except for
+    /// collectives that the slice is given to.
+    ///
+    /// # Errors
+    /// [`Error::Held`] when others do not let go of it before the deadline; [`Error::PeerLost`] when
+    /// one of them is gone, which ends the group; [`Error::Aborted`] when the group has ended.
+    pub fn local(&self) -> Result<Window<'_, T>> {
+        self.peer(self.rank())
+    }
+
+    /// A rank's window, as a slice. While the guard lives nobody else gets in.
+    ///
+    /// # Errors
+    /// As [`local`](Self::local), and when there is no such rank.
+    pub fn peer(&self, rank: impl Into<Rank>) -> Result<Window<'_, T>> {
+        let rank = self.index(rank)?;
+        let mut wait = Wait::new(&self.group);
+        let mut holders = Vec::new();
+        let look_round = |now: &[usize]| {
+            holders = now.to_vec();
+            wait.look_round(now)
+        };
+        match self.memory.windows().alone(rank, look_round) {
+            Ok(guard) => Ok(Window { guard, len: self.len, elements: PhantomData }),
+            Err(stuck) => Err(self.was_held(&wait, stuck, rank, &holders)),
+        }
+    }
+
+    /// A rank's window, to copy to and from while other ranks may do the same: what is written by
+    /// several at once is a mixture. Nobody gets slices of it while this lives, and no other thread
+    /// of this rank copies.
+    ///
+    /// # Errors
+    /// As [`local`](Self::local), and when there is no such rank.
+    pub fn raw(&self, rank: impl Into<Rank>) -> Result<Raw<'_, T>> {
+        let rank = self.index(rank)?;
+        let mut wait = Wait::new(&self.group);
+        let mut holders = Vec::new();
+        let look_round = |now: &[usize]| {
+            holders = now.to_vec();
+            wait.look_round(now)
+        };
+        match self.memory.windows().visit(rank, look_round) {
+            Ok(visit) => Ok(Raw { visit, len: self.len, elements: PhantomData }),
+            Err(stuck) => Err(self.was_held(&wait, stuck, rank, &holders)),
+        }
+    }
+
+    /// Copies elements into a rank's window, from the element `at` on.
+    ///
+    /// # Errors
+    /// When they are not within the window, or there is no such rank; otherwise as
+    /// [`local`](Self::local).
+    #[inline]
+    pub fn put(&self, to: impl Into<Rank>, at: usize, elements: &[T]) -> Result<()> {
+        let to = self.index(to)?;
+        check_range(at, elements.len(), self.len)?;
+        self.raw(to as u32)?.write(at, elements)
+    }
+
+    /// Copies elements out of a rank's window, from the element `at` on.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    #[inline]
+    pub fn get(&self, from: impl Into<Rank>, at: usize, elements: &mut [T]) -> Result<()> {
+        let from = self.index(from)?;
+        check_range(at, elements.len(), self.len)?;
+        self.raw(from as u32)?.read(at, elements)
+    }
+
+    /// [Puts](Self::put) elements into a rank's window, and [signals](Self::put_signal) that they
+    /// are there.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put), and when there is no such channel. Nothing is signalled then.
+    #[inline]
+    pub fn put_with_signal(
+        &self,
+        to: impl Into<Rank>,
+        at: usize,
+        elements: &[T],
+        channel: usize,
+    ) -> Result<()> {
+        let to = to.into();
+        self.check_channel(channel)?;
+        self.put(to, at, elements)?;
+        self.put_signal(to, channel)
+    }
+
+    fn was_held(&self, wait: &Wait<'_>, stuck: Stuck, rank: usize, holders: &[usize]) -> Error {
+        let call = self.describe(&format!("a wait for the window of rank {rank}"));
+        wait.give_up(stuck, call, |call, waited| Error::Held {
+            group: self.group.name().to_owned(),
+            call,
+            holders: holders.iter().map(|&rank| rank as u32).collect(),
+            waited,
+        })
+    }
+}
+
+/// A rank's window, which nobody else reads or writes while this lives.
+#[derive(Debug)]
+#[must_use = "others get in when this is dropped"]
+pub struct Window<'a, T> {
+    guard: Alone<'a>,
+    len: usize,
+    elements: PhantomData<T>,
+}
+
+impl<T> Window<'_, T> {
+    /// Whose window it is.
+    pub fn rank(&self) -> Rank {
+        Rank(self.guard.rank() as u32)
+    }
+}
+
+impl<T: Plain> Deref for Window<'_, T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        &self.guard.elements()[..self.len]
+    }
+}
+
+impl<T: Plain> DerefMut for Window<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.guard.elements_mut()[..self.len]
+    }
+}
+
+/// A rank's window, which other ranks may copy to and from while this lives.
+#[derive(Debug)]
+#[must_use = "who wants a slice gets in when this is dropped"]
+pub struct Raw<'a, T> {
+    visit: Visit<'a>,
+    len: usize,
+    elements: PhantomData<T>,
+}
+
+impl<T: Plain> Raw<'_, T> {
+    /// Whose window it is.
+    pub fn rank(&self) -> Rank {
+        Rank(self.visit.rank() as u32)
+    }
+
+    /// Its bytes.
+    #[inline]
+    pub fn view(&self) -> Target<'_> {
+        self.visit.view().slice(0..self.len * size_of::<T>())
+    }
+
+    /// Copies elements into it, from the element `at` on.
+    ///
+    /// # Errors
+    /// When they are not within it.
+    #[inline]
+    pub fn write(&self, at: usize, elements: &[T]) -> Result<()> {
+        let range = check_range(at, elements.len(), self.len)?;
+        self.view().slice(bytes::<T>(range)).copy_from(T::source(elements));
+        Ok(())
+    }
+
+    /// Copies elements out of it, from the element `at` on.
+    ///
+    /// # Errors
+    /// When they are not within it.
+    #[inline]
+    pub fn read(&self, at: usize, elements: &mut [T]) -> Result<()> {
+        let range = check_range(at, elements.len(), self.len)?;
+        T::target(elements).copy_from(self.view().slice(bytes::<T>(range)).into());
+        Ok(())
+    }
+}
+
+fn check_range(at: usize, count: usize, len: usize) -> Result<Range<usize>> {
+    match at.checked_add(count) {
+        Some(end) if end <= len => Ok(at..end),
+        _ => {
+            let what = format!("{count} elements at {at} are not within a window of {len}");
+            Err(Error::Argument(what))
+        }
+    }
+}
+
+fn bytes<T>(elements: Range<usize>) -> Range<usize> {
+    elements.start * size_of::<T>()..elements.end * size_of::<T>()
+}

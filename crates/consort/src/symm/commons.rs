@@ -1,0 +1,129 @@
+//! What a group has in common: how to have symmetric memory, and what is kept of it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use consort_sys::dtype::Element;
+use consort_sys::window::Plain;
+
+use super::block::{Block, Wanted};
+use super::memory::Memory;
+use super::rendezvous::Kind;
+use super::{Options, Symmetric};
+use crate::engine::Lookout;
+use crate::error::{Error, Result};
+use crate::group::Group;
+
+/// A group's symmetric memory.
+#[derive(Debug)]
+pub(crate) struct Commons {
+    lookout: Lookout,
+    state: Mutex<State>,
+}
+
+/// The same on every rank, as far as ranks make the same calls.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// How often memory was asked for.
+    asked: u64,
+    persistent: BTreeMap<String, Arc<Block>>,
+    /// Blocks that are on loan, or waiting for it.
+    pub(super) workspaces: Vec<Arc<Block>>,
+}
+
+impl State {
+    /// The number of a request.
+    pub(super) fn count(&mut self) -> u64 {
+        self.asked += 1;
+        self.asked
+    }
+}
+
+impl Commons {
+    pub(crate) fn new(lookout: Lookout) -> Self {
+        Self { lookout, state: Mutex::default() }
+    }
+
+    pub(super) fn lookout(&self) -> &Lookout {
+        &self.lookout
+    }
+
+    /// Requests are made one after the other: their numbers have to be the same on all ranks.
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// # Symmetric memory
+///
+/// See [`symm`](crate::symm).
+impl Group {
+    /// Makes symmetric memory: `len` elements on every rank, zero at first. Every rank has to call
+    /// it, with the same type and length.
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let memory = group.symmetric::<f64>(100)?;
+    /// assert!(memory.local()?.iter().all(|&number| number == 0.0));
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Asymmetric`] on every rank when they differ in what they ask for, or when one of
+    /// them cannot have it; that one is told why. Nothing is kept then, and the group goes on.
+    /// Otherwise as any [`call`](Self::call).
+    pub fn symmetric<T: Plain>(&self, len: usize) -> Result<Symmetric<T>> {
+        self.symmetric_with(len, &Options::new())
+    }
+
+    /// As [`symmetric`](Self::symmetric), with options.
+    ///
+    /// # Errors
+    /// As [`symmetric`](Self::symmetric). Memory that is kept under an id is refused while its
+    /// handle lives, and when it is asked for with another length, type or number of channels.
+    pub fn symmetric_with<T: Plain>(&self, len: usize, options: &Options) -> Result<Symmetric<T>> {
+        let commons = self.commons()?;
+        let mut state = commons.state();
+        let wanted = Wanted {
+            kind: if options.id.is_some() { Kind::Persistent } else { Kind::Memory },
+            id: options.id.as_deref(),
+            dtype: Some(T::DTYPE),
+            len,
+            channels: options.channels,
+        };
+        let number = state.count();
+        let kept = options.id.as_ref().and_then(|id| state.persistent.get(id));
+        let block = Block::meet(self, number, &wanted, kept)?;
+        if let Some(id) = &options.id {
+            state.persistent.insert(id.clone(), block.clone());
+        }
+        Ok(Symmetric::new(self, Memory::of_block(number, block), len))
+    }
+
+    /// Forgets an id under which symmetric memory is kept on this rank; says whether there was one.
+    /// The memory is given back when every rank has done so, and has dropped its handles.
+    pub fn release_symmetric(&self, id: &str) -> bool {
+        self.commons().is_ok_and(|commons| commons.state().persistent.remove(id).is_some())
+    }
+
+    /// Whether a slice lies in this rank's shared memory, so that collectives can work on it where
+    /// it is.
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let memory = group.symmetric::<i32>(8)?;
+    /// assert!(group.is_symmetric(&memory.local()?[2..5]));
+    /// assert!(!group.is_symmetric(&[1, 2, 3]));
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    pub fn is_symmetric<T: Element>(&self, elements: &[T]) -> bool {
+        let arena = self.shared.job.neighbourhood.arena();
+        let bytes = T::bytes(elements);
+        !bytes.is_empty() && arena.offset_of(bytes.as_ptr(), bytes.len()).is_some()
+    }
+
+    pub(super) fn commons(&self) -> Result<&Commons> {
+        let severed = || Error::SeveralHosts { group: self.name().to_owned() };
+        self.shared.commons.as_ref().ok_or_else(severed)
+    }
+}

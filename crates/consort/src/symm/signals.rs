@@ -1,0 +1,99 @@
+//! Telling other ranks that something was done.
+
+use consort_sys::window::Plain;
+
+use super::Symmetric;
+use super::wait::{Stuck, Wait};
+use crate::error::{Error, Result};
+use crate::group::Rank;
+
+/// # Signals
+impl<T: Plain> Symmetric<T> {
+    /// Sends a signal to a rank. What this rank has put before is there when it is waited for.
+    /// Never waits.
+    ///
+    /// # Errors
+    /// When there is no such rank or channel.
+    #[inline]
+    pub fn put_signal(&self, to: impl Into<Rank>, channel: usize) -> Result<()> {
+        let to = self.index(to)?;
+        self.check_channel(channel)?;
+        self.memory.windows().signal(to, channel);
+        Ok(())
+    }
+
+    /// Waits for a signal from a rank, and takes it.
+    ///
+    /// # Errors
+    /// [`Error::Late`] at the deadline: no signal is lost, and it can be waited for again.
+    /// [`Error::PeerLost`] when the rank is gone, which ends the group; [`Error::Aborted`] when the
+    /// group has ended.
+    #[inline]
+    pub fn wait_signal(&self, from: impl Into<Rank>, channel: usize) -> Result<()> {
+        let from = self.index(from)?;
+        self.check_channel(channel)?;
+        let mut wait = Wait::new(&self.group);
+        let look_round = || wait.look_round(&[from]);
+        let waited = self.memory.windows().await_signal(from, channel, look_round);
+        waited.map_err(|stuck| {
+            let call = self.describe(&format!("wait_signal on channel {channel}"));
+            wait.give_up(stuck, call, |call, waited| {
+                let (group, missing) = (self.group.name().to_owned(), vec![from as u32]);
+                Error::Late { group, missing, call, number: 0, waited }
+            })
+        })
+    }
+
+    /// How many signals of a rank have come that were not waited for yet.
+    ///
+    /// # Errors
+    /// When there is no such rank or channel.
+    pub fn signals(&self, from: impl Into<Rank>, channel: usize) -> Result<u32> {
+        let from = self.index(from)?;
+        self.check_channel(channel)?;
+        Ok(self.memory.windows().signals(from, channel))
+    }
+
+    /// Waits until every rank has come to the same barrier of a channel. What each has put before
+    /// is there for all. It is no call of the group, and does not take signals.
+    ///
+    /// # Errors
+    /// [`Error::Late`] at the deadline, [`Error::PeerLost`] when a rank is gone,
+    /// [`Error::Aborted`] when the group has ended. Each of them ends the group.
+    pub fn barrier(&self, channel: usize) -> Result<()> {
+        self.check_channel(channel)?;
+        let windows = self.memory.windows();
+        let round = windows.arrive(channel);
+        let mut wait = Wait::new(&self.group);
+        for rank in 0..self.world() {
+            let look_round = || wait.look_round(&[rank]);
+            let Err(stuck) = windows.await_arrival(rank, channel, round, look_round) else {
+                continue;
+            };
+            let call = self.describe(&format!("barrier on channel {channel}"));
+            let is_late = matches!(stuck, Stuck::Late);
+            let error = wait.give_up(stuck, call, |call, waited| {
+                let missing = (0..self.world())
+                    .filter(|&rank| !windows.has_arrived(rank, channel, round))
+                    .map(|rank| rank as u32)
+                    .collect();
+                let group = self.group.name().to_owned();
+                Error::Late { group, missing, call, number: 0, waited }
+            });
+            if is_late {
+                wait.end_group(&error.to_string());
+            }
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_channel(&self, channel: usize) -> Result<()> {
+        let channels = self.channels();
+        if channel < channels {
+            return Ok(());
+        }
+        let what = format!("there is no channel {channel}: this memory has {channels}, from 0 on");
+        Err(Error::Argument(what))
+    }
+}
