@@ -10,7 +10,9 @@ mod ground;
 mod lane;
 mod lookout;
 mod ops;
+mod post;
 mod verdict;
 
 pub(crate) use self::lane::{Lane, Neighbour, Place};
 pub(crate) use self::lookout::Lookout;
+pub(crate) use self::post::{Errand, Post};

@@ -158,6 +158,35 @@ pub enum Error {
         waited: Duration,
     },
 
+    /// A message is not what its receiver expected. It was thrown away, and the group goes on.
+    #[error(
+        "group {group}: rank {from} sent {sent} with tag {tag}, but this rank expected {expected}: \
+         the message is lost"
+    )]
+    MessageDiffers {
+        /// The group.
+        group: String,
+        /// Who sent it.
+        from: u32,
+        /// Its tag.
+        tag: u32,
+        /// What was sent.
+        sent: String,
+        /// What there was room for.
+        expected: String,
+    },
+
+    /// Ranks have left the group, so that a message cannot come any more, or be received.
+    #[error("group {group}: ranks {ranks:?} have left it, so there will be no {call}")]
+    Left {
+        /// The group.
+        group: String,
+        /// Who has left.
+        ranks: Vec<u32>,
+        /// What this rank was waiting in.
+        call: String,
+    },
+
     /// A rank has ended the group, or has found that it failed.
     #[error("group {group}: rank {by} has ended it: {reason}")]
     Aborted {
@@ -188,9 +217,10 @@ impl Error {
             | Self::SeveralHosts { .. }
             | Self::Asymmetric { .. }
             | Self::Unsupported(_)
-            | Self::Mismatch { .. } => ErrorKind::Mistake,
+            | Self::Mismatch { .. }
+            | Self::MessageDiffers { .. } => ErrorKind::Mistake,
             Self::Missing { .. } | Self::Late { .. } | Self::Held { .. } => ErrorKind::Deadline,
-            Self::PeerLost { .. } | Self::Aborted { .. } => ErrorKind::PeerGone,
+            Self::PeerLost { .. } | Self::Aborted { .. } | Self::Left { .. } => ErrorKind::PeerGone,
             Self::Store(error) => error.kind(),
             Self::Host(_) | Self::Memory(_) | Self::Sharing(_) => ErrorKind::System,
         }

@@ -11,7 +11,7 @@ use consort_store::{Deadline, Store};
 use consort_sys::host::HostId;
 
 use crate::call::Call;
-use crate::engine::Lane;
+use crate::engine::{Lane, Post};
 use crate::error::{Error, Result};
 use crate::meeting::Exit;
 use crate::neighbourhood::Neighbourhood;
@@ -92,6 +92,7 @@ pub(crate) struct Shared {
     lane: Option<Mutex<Lane>>,
     /// If all members are on one host.
     pub(crate) commons: Option<Commons>,
+    post: Option<Arc<Post>>,
     pub(crate) job: Arc<Job>,
 }
 
@@ -130,6 +131,7 @@ impl Group {
             world_ranks: (0..members.len() as u32).collect(),
             members,
             commons: lane.as_ref().map(|lane| Commons::new(lane.lookout())),
+            post: lane.as_ref().map(|lane| lane.post().clone()),
             lane: lane.map(Mutex::new),
             job: Arc::new(job),
         };
@@ -254,8 +256,17 @@ impl Group {
     fn lane(&self) -> Result<MutexGuard<'_, Lane>> {
         match &self.shared.lane {
             Some(lane) => Ok(lock(lane)),
-            None => Err(Error::SeveralHosts { group: self.name().to_owned() }),
+            None => Err(self.several_hosts()),
         }
+    }
+
+    #[inline]
+    pub(crate) fn post(&self) -> Result<&Post> {
+        self.shared.post.as_deref().ok_or_else(|| self.several_hosts())
+    }
+
+    fn several_hosts(&self) -> Error {
+        Error::SeveralHosts { group: self.name().to_owned() }
     }
 
     fn here(&self) -> impl Iterator<Item = &Member> {

@@ -43,6 +43,7 @@ mod error;
 mod group;
 mod meeting;
 mod neighbourhood;
+mod p2p;
 pub mod symm;
 mod verdict;
 
@@ -55,6 +56,7 @@ pub use consort_sys::view::{Source, Target};
 pub use environment::VARIABLES;
 pub use error::{Error, Result};
 pub use group::{Group, Member, Rank};
+pub use p2p::{Incoming, Outgoing, Tag};
 
 /// Meets the other ranks as the environment says.
 ///

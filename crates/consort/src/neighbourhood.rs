@@ -56,7 +56,7 @@ impl Left {
 #[derive(Serialize, Deserialize)]
 struct Address {
     door: String,
-    place: [u64; 2],
+    place: [u64; 3],
 }
 
 impl Neighbourhood {
@@ -74,7 +74,7 @@ impl Neighbourhood {
         let host = &members[me as usize].host;
         let here: Vec<&Member> = members.iter().filter(|member| member.host == *host).collect();
         let arena = Arena::create(Arena::default_size(here.len()))?;
-        let place = Place::take(&arena)?;
+        let place = Place::take(&arena, here.len())?;
         let mut neighbours = BTreeMap::new();
         neighbours.insert(me, Neighbour { arena: arena.clone(), life: None });
         let mut offsets = vec![place.offsets()];
@@ -103,13 +103,13 @@ impl Neighbourhood {
         Ok((settled, Some(lane)))
     }
 
-    /// Sets memory aside for a new group.
+    /// Sets memory aside for a new group of at most so many ranks.
     ///
     /// # Errors
     /// When there is none left.
-    pub(crate) fn take_place(&self) -> Result<Place> {
+    pub(crate) fn take_place(&self, ranks: usize) -> Result<Place> {
         self.sweep();
-        Place::take(&self.arena)
+        Place::take(&self.arena, ranks)
     }
 
     /// Takes a part of this rank's memory, on pages of its own, ready to be used.
@@ -166,7 +166,7 @@ impl Neighbourhood {
         name: &str,
         ranks: &[u32],
         mine: Place,
-        offsets: &[[u64; 2]],
+        offsets: &[[u64; 3]],
     ) -> Result<Lane> {
         let me = ranks.iter().position(|&rank| rank == self.me).expect("this rank is in its group");
         let neighbours = ranks.iter().map(|rank| self.neighbours[rank].clone()).collect();
@@ -204,7 +204,7 @@ fn find_doors(
     here: &[&Member],
     me: u32,
     until: Deadline,
-) -> Result<(Vec<PeerDoor>, Vec<[u64; 2]>)> {
+) -> Result<(Vec<PeerDoor>, Vec<[u64; 3]>)> {
     let mut doors = Vec::new();
     let mut places = Vec::new();
     for member in here {

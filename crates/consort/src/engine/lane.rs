@@ -1,5 +1,6 @@
 //! A group's way through shared memory, for one call at a time.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use consort_sys::arena::{Arena, Piece};
@@ -10,6 +11,7 @@ use consort_sys::wait::Patience;
 use super::drive::{Drive, Progress, Turns};
 use super::ground::Ground;
 use super::lookout::Lookout;
+use super::post::Post;
 use super::verdict::{Failure, Waiting};
 use crate::call::{Call, Description};
 use crate::error::{Error, Result};
@@ -20,7 +22,7 @@ pub(crate) struct Neighbour {
     /// Its shared memory.
     pub(crate) arena: Arena,
     /// Whether its process is alive; `None` for this one.
-    pub(crate) life: Option<std::sync::Arc<Life>>,
+    pub(crate) life: Option<Arc<Life>>,
 }
 
 impl Neighbour {
@@ -34,22 +36,25 @@ impl Neighbour {
 pub(crate) struct Place {
     board: Piece,
     ground: Piece,
+    post: Piece,
 }
 
 impl Place {
-    /// Takes it. The buffers get their memory when they are first needed.
+    /// Takes it, for at most so many ranks. The buffers get their memory when they are first
+    /// needed.
     ///
     /// # Errors
     /// When there is no memory left.
-    pub(crate) fn take(arena: &Arena) -> Result<Self> {
+    pub(crate) fn take(arena: &Arena, ranks: usize) -> Result<Self> {
         let board = arena.alloc(Board::BYTES, Board::BYTES)?;
         let ground = arena.reserve(Ground::BYTES, Board::BYTES)?;
-        Ok(Self { board, ground })
+        let post = arena.alloc(Post::block_bytes(ranks), Board::BYTES)?;
+        Ok(Self { board, ground, post })
     }
 
     /// Where it is in the arena.
-    pub(crate) fn offsets(&self) -> [u64; 2] {
-        [self.board.offset() as u64, self.ground.offset() as u64]
+    pub(crate) fn offsets(&self) -> [u64; 3] {
+        [&self.board, &self.ground, &self.post].map(|piece| piece.offset() as u64)
     }
 }
 
@@ -62,6 +67,7 @@ pub(crate) struct Lane {
     board: Board,
     ground: Ground,
     board_piece: Piece,
+    post: Arc<Post>,
     /// The last step of the last call.
     step: u32,
     /// How many calls there were.
@@ -81,7 +87,7 @@ impl Lane {
         me: usize,
         neighbours: Vec<Neighbour>,
         mine: Place,
-        offsets: &[[u64; 2]],
+        offsets: &[[u64; 3]],
         patience: Patience,
     ) -> Result<Self> {
         let places = |which: usize| -> Vec<(Arena, usize)> {
@@ -91,6 +97,9 @@ impl Lane {
         let outside = || Error::Argument("a rank's place is not in its memory".to_owned());
         let board = Board::new(me, &places(0), patience).ok_or_else(outside)?;
         let ground = Ground::new(me, mine.ground, places(1)).ok_or_else(outside)?;
+        let blocks = (mine.post, &places(2)[..]);
+        let lookout = Lookout::new(neighbours.clone(), board.alarm());
+        let post = Post::new(name, me, lookout, blocks, patience);
         Ok(Self {
             name: name.to_owned(),
             me,
@@ -98,6 +107,7 @@ impl Lane {
             board,
             ground,
             board_piece: mine.board,
+            post: Arc::new(post.ok_or_else(outside)?),
             step: 0,
             number: 0,
             digest: 0,
@@ -111,6 +121,11 @@ impl Lane {
 
     pub(super) fn world(&self) -> usize {
         self.neighbours.len()
+    }
+
+    /// The group's messages, which need no turn.
+    pub(crate) fn post(&self) -> &Arc<Post> {
+        &self.post
     }
 
     /// How many calls were made.
@@ -207,6 +222,7 @@ impl Lane {
     pub(super) fn fail(&mut self, failure: Failure) -> Error {
         if !matches!(failure, Failure::Told { .. }) {
             self.board.halt(&failure.to_string());
+            self.post.ring_all();
         }
         self.failure.insert(failure).error(&self.name, self.me)
     }
@@ -236,6 +252,7 @@ impl Lane {
 
     /// Says that this rank makes no more calls.
     pub(crate) fn leave(&self) {
+        self.post.leave();
         self.board.leave();
     }
 
@@ -249,6 +266,9 @@ impl Lane {
     pub(crate) fn abandon(self) {
         self.board_piece.abandon();
         self.ground.abandon();
+        if let Some(post) = Arc::into_inner(self.post) {
+            post.abandon();
+        }
     }
 
     /// Ends the group by this rank's own will.

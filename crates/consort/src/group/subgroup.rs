@@ -23,10 +23,10 @@ impl Group {
     /// As any call; see [`call`](Self::call).
     pub fn split(&self, colour: Option<u32>, key: i64) -> Result<Option<Self>> {
         let neighbourhood = &self.shared.job.neighbourhood;
-        let place = colour.map(|_| neighbourhood.take_place()).transpose()?;
-        let [board, ground] = place.as_ref().map_or([0; 2], |place| place.offsets());
+        let place = colour.map(|_| neighbourhood.take_place(self.world())).transpose()?;
+        let [board, ground, post] = place.as_ref().map_or([0; 3], |place| place.offsets());
         let colour_word = colour.map_or(-1, i64::from);
-        let mine = [colour_word, key, board as i64, ground as i64];
+        let mine = [colour_word, key, board as i64, ground as i64, post as i64];
         let mut cards = vec![0; mine.len() * self.world()];
         self.all_gather(&mine, &mut cards)?;
         let (Some(colour), Some(place)) = (colour, place) else { return Ok(None) };
@@ -35,8 +35,8 @@ impl Group {
         let mut chosen: Vec<usize> =
             (0..self.world()).filter(|&rank| cards[rank][0] == colour_word).collect();
         chosen.sort_by_key(|&rank| cards[rank][1]);
-        let offsets: Vec<[u64; 2]> =
-            chosen.iter().map(|&rank| [cards[rank][2] as u64, cards[rank][3] as u64]).collect();
+        let offsets: Vec<[u64; 3]> =
+            chosen.iter().map(|&rank| [2, 3, 4].map(|field| cards[rank][field] as u64)).collect();
         let world_ranks: Vec<u32> =
             chosen.iter().map(|&rank| self.shared.world_ranks[rank]).collect();
         let name = format!("{}/{colour}#{}", self.name(), self.calls());
@@ -52,6 +52,7 @@ impl Group {
             members,
             world_ranks,
             commons: Some(Commons::new(lane.lookout())),
+            post: Some(lane.post().clone()),
             lane: Some(Mutex::new(lane)),
             job: self.shared.job.clone(),
         };

@@ -29,7 +29,7 @@ fn about_the_operation_or_the_type_is_told_on_every_rank() {
         let exchange = |group: &Group| group.all_to_all(&[1.0_f32; 9], &mut [0.0; 9]);
         disagree(&group, sum_of_floats, told, exchange, "all_to_all of 3 f32");
         let split = |group: &Group| group.split(None, 0).map(|_| ());
-        disagree(&group, sum_of_floats, told, split, "all_gather of 4 i64");
+        disagree(&group, sum_of_floats, told, split, "all_gather of 5 i64");
         works(&group);
     });
 }

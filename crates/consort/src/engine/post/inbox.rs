@@ -1,0 +1,163 @@
+//! What comes from one rank.
+//!
+//! A ring gives its messages in the order in which they were sent; threads want them by their tags.
+//! So a message at the front that has another tag than the one wanted is put away, and the thread
+//! that wants it finds it there. Which thread puts it away makes no difference: whoever looks goes
+//! on with it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use consort_sys::arena::{ArenaError, Shortage};
+use consort_sys::memory::Memory;
+use consort_sys::ring::{Envelope, Inlet, Progress, RingError};
+use consort_sys::view::{Source, Target};
+
+use super::errand::Arrival;
+
+/// What has come from another rank, or from this one.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    from: usize,
+    /// `None` for this rank's own: what it sends to itself is put away at once.
+    inlet: Option<Inlet>,
+    front: Front,
+    /// Messages that came before somebody wanted them: by their tags, and the oldest first.
+    early: BTreeMap<u32, VecDeque<Parcel>>,
+    /// Whether threads that found nothing should look again.
+    news: bool,
+}
+
+/// What happens to the message at the front of the ring.
+#[derive(Debug)]
+enum Front {
+    /// Nothing so far.
+    Untouched,
+    /// One thread takes it, into its own memory or to throw it away; the others wait for that.
+    Taken,
+    /// It is being put away, by whoever looks.
+    PutAway(Parcel),
+}
+
+/// A message in memory of this rank's own.
+#[derive(Debug)]
+struct Parcel {
+    envelope: Envelope,
+    data: Vec<u8>,
+}
+
+impl Inbox {
+    pub(super) fn new(from: usize, inlet: Option<Inlet>) -> Self {
+        Self { from, inlet, front: Front::Untouched, early: BTreeMap::new(), news: false }
+    }
+
+    /// Receives what can be received now of the message that is wanted.
+    pub(super) fn go_on(&mut self, arrival: &mut Arrival<'_>) -> Result<Progress, RingError> {
+        if arrival.has_begun() {
+            return self.take_front(arrival);
+        }
+        let mut progress = Progress::Stuck;
+        loop {
+            if let Some(parcel) = self.find_early(arrival.tag()) {
+                arrival.begin(self.from, parcel.envelope);
+                if let Some(target) = arrival.target() {
+                    target.copy_from((&parcel.data[..]).into());
+                }
+                arrival.end();
+                return Ok(Progress::Done);
+            }
+            let Some(inlet) = &mut self.inlet else { return Ok(progress) };
+            match &mut self.front {
+                Front::Taken => return Ok(progress),
+                Front::Untouched => match inlet.front()? {
+                    None => return Ok(progress),
+                    Some(envelope) if envelope.tag == arrival.tag() => {
+                        arrival.begin(self.from, envelope);
+                        self.front = Front::Taken;
+                        return self.take_front(arrival);
+                    }
+                    Some(envelope) => self.front = Front::PutAway(Parcel::empty(envelope)?),
+                },
+                Front::PutAway(parcel) => {
+                    match inlet.take(Target::from(&mut parcel.data[..]))? {
+                        Progress::Done => self.keep_front(),
+                        Progress::Moved => return Ok(Progress::Moved),
+                        Progress::Stuck => return Ok(progress),
+                    }
+                    progress = Progress::Moved;
+                }
+            }
+        }
+    }
+
+    /// Puts away what this rank sends to itself.
+    pub(super) fn put(&mut self, envelope: Envelope, data: Source<'_>) -> Result<(), RingError> {
+        let mut parcel = Parcel::empty(envelope)?;
+        Target::from(&mut parcel.data[..]).copy_from(data);
+        self.keep(parcel);
+        Ok(())
+    }
+
+    pub(super) fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.news)
+    }
+
+    /// Goes on with a message that has begun to arrive where it was wanted, or to be refused.
+    fn take_front(&mut self, arrival: &mut Arrival<'_>) -> Result<Progress, RingError> {
+        let inlet = self.inlet.as_mut().expect("a message begins only in a ring");
+        let progress = match arrival.target() {
+            Some(target) => inlet.take(target)?,
+            None => inlet.skip()?,
+        };
+        if progress == Progress::Done {
+            arrival.end();
+            self.front = Front::Untouched;
+            self.news = true;
+        }
+        Ok(progress)
+    }
+
+    fn find_early(&mut self, tag: u32) -> Option<Parcel> {
+        let parcels = self.early.get_mut(&tag)?;
+        let parcel = parcels.pop_front();
+        if parcels.is_empty() {
+            self.early.remove(&tag);
+        }
+        parcel
+    }
+
+    fn keep_front(&mut self) {
+        if let Front::PutAway(parcel) = std::mem::replace(&mut self.front, Front::Untouched) {
+            self.keep(parcel);
+        }
+    }
+
+    fn keep(&mut self, parcel: Parcel) {
+        self.early.entry(parcel.envelope.tag).or_default().push_back(parcel);
+        self.news = true;
+    }
+}
+
+impl Parcel {
+    fn empty(envelope: Envelope) -> Result<Self, RingError> {
+        let mut data = Vec::new();
+        if data.try_reserve_exact(envelope.bytes).is_err() {
+            let (asked, memory) = (envelope.bytes, Memory::here());
+            let shortage = Shortage { asked, memory, refusal: None };
+            return Err(ArenaError::NoMemory(Box::new(shortage)).into());
+        }
+        data.resize(envelope.bytes, 0);
+        Ok(Self { envelope, data })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_there_is_no_memory_for_is_an_error() {
+        let envelope = Envelope { bytes: isize::MAX as usize, tag: 0, kind: 0 };
+        let error = Parcel::empty(envelope).unwrap_err();
+        assert!(error.to_string().starts_with("no memory for 8388607.9 TiB"), "{error}");
+    }
+}

@@ -1,0 +1,246 @@
+//! Messages from one rank to another.
+
+use std::fmt;
+
+use consort_sys::dtype::{Dtype, Element};
+use consort_sys::view::{Source, Target};
+
+use crate::engine::Errand;
+use crate::error::{Error, Result};
+use crate::group::{Group, Rank};
+
+/// What a message is about. A receiver gets the messages with the tag it asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tag(u32);
+
+impl Tag {
+    /// The number.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+impl From<u32> for Tag {
+    fn from(number: u32) -> Self {
+        Self(number)
+    }
+}
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A message to be sent: bytes, and what they mean.
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing<'a> {
+    /// What the bytes mean.
+    pub dtype: Dtype,
+    /// The message.
+    pub data: Source<'a>,
+    /// Who gets it.
+    pub to: Rank,
+    /// What it is about.
+    pub tag: Tag,
+}
+
+/// A message to be received: room for it, and what its bytes have to mean.
+#[derive(Clone, Copy, Debug)]
+pub struct Incoming<'a> {
+    /// What the bytes mean.
+    pub dtype: Dtype,
+    /// Where it goes: as long as the message.
+    pub buffer: Target<'a>,
+    /// Whose message; `None` for anybody's.
+    pub from: Option<Rank>,
+    /// What it is about.
+    pub tag: Tag,
+}
+
+/// # Messages
+///
+/// A message goes from one rank to one other, which has to receive it. Messages are no collectives:
+/// the other ranks have no part in them, and threads can send and receive while another thread is
+/// in a collective of the same group.
+///
+/// **Matching.** A receiver gets messages by sender and tag: those with the same tag in the order
+/// in which they were sent, those with different tags in whatever order it asks for them. Type and
+/// count have to be the sender's; a message of another type or count is thrown away, and the
+/// receiver gets [`Error::MessageDiffers`], which says what came. The group goes on then.
+///
+/// **Buffering.** Each rank has 64 KiB for messages on their way to each other rank. A message that
+/// fits there is sent at once, whether or not somebody waits for it, and takes its bytes in whole
+/// lines of 64, with one line for the envelope. A longer one flows through while it is received. So
+/// two ranks that both send much before they receive wait for each other in vain:
+/// [`send_recv`](Group::send_recv) does both at once. While a rank waits for a message, it puts away
+/// what else comes from the same rank, in memory of its own. What a rank sends to itself is put
+/// away at once.
+///
+/// **Ends.** A call that reaches its [timeout](Group::within) before its message has begun to move
+/// has done nothing, and the group goes on. It ends, on all ranks, when a message is cut off in the
+/// middle or when a rank that is waited for has died. Messages from a rank that has left the group
+/// can still be received.
+impl Group {
+    /// Sends elements to a rank.
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// group.send(&[1.0_f32, 2.0], 0, 7)?;
+    /// let mut numbers = [0.0_f32; 2];
+    /// group.recv(&mut numbers, 0, 7)?;
+    /// assert_eq!(numbers, [1.0, 2.0]);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Argument`] when there is no such rank; otherwise see [`exchange`](Self::exchange).
+    #[inline]
+    pub fn send<T: Element>(
+        &self,
+        data: &[T],
+        to: impl Into<Rank>,
+        tag: impl Into<Tag>,
+    ) -> Result<()> {
+        self.exchange(Some(outgoing(data, to.into(), tag.into())), None).map(drop)
+    }
+
+    /// Receives elements from a rank: as many as it sent.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] when there is no such rank; otherwise see [`exchange`](Self::exchange).
+    #[inline]
+    pub fn recv<T: Element>(
+        &self,
+        buffer: &mut [T],
+        from: impl Into<Rank>,
+        tag: impl Into<Tag>,
+    ) -> Result<()> {
+        self.exchange(None, Some(incoming(buffer, Some(from.into()), tag.into()))).map(drop)
+    }
+
+    /// Receives elements from whichever rank has sent some with this tag, and says from which. If
+    /// several have, they take turns.
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// group.send(&[3_u8], 0, 7)?;
+    /// let mut answer = [0_u8];
+    /// assert_eq!(group.recv_any(&mut answer, 7)?, group.rank());
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// See [`exchange`](Self::exchange).
+    #[inline]
+    pub fn recv_any<T: Element>(&self, buffer: &mut [T], tag: impl Into<Tag>) -> Result<Rank> {
+        let from = self.exchange(None, Some(incoming(buffer, None, tag.into())))?;
+        Ok(from.expect("a message was received"))
+    }
+
+    /// Sends elements to one rank and receives elements from another, or the same, at once: however
+    /// much both are, neither has to wait for the other.
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let (next, previous) = (0, 0);
+    /// let mut theirs = [0_i64; 3];
+    /// group.send_recv(&[1_i64, 2, 3], next, &mut theirs, previous, 7)?;
+    /// assert_eq!(theirs, [1, 2, 3]);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Argument`] when there is no such rank; otherwise see [`exchange`](Self::exchange).
+    #[inline]
+    pub fn send_recv<T: Element, U: Element>(
+        &self,
+        data: &[T],
+        to: impl Into<Rank>,
+        buffer: &mut [U],
+        from: impl Into<Rank>,
+        tag: impl Into<Tag>,
+    ) -> Result<()> {
+        let tag = tag.into();
+        let outgoing = outgoing(data, to.into(), tag);
+        self.exchange(Some(outgoing), Some(incoming(buffer, Some(from.into()), tag))).map(drop)
+    }
+
+    /// Sends a message, receives one, or both at once, whose types are known only at run time. Says
+    /// whose message was received.
+    ///
+    /// # Errors
+    /// * [`Error::Argument`]: there is no such rank, or the bytes are not whole elements, or both
+    ///   are the same memory. Nothing has moved.
+    /// * [`Error::MessageDiffers`]: what came is of another type or count. It is lost.
+    /// * [`Error::Left`]: the other rank has left the group.
+    /// * [`Error::Late`]: the other rank did not come in time.
+    /// * [`Error::PeerLost`]: the other rank, or when anybody's message is waited for any other
+    ///   rank, has died. The group has ended.
+    /// * [`Error::Aborted`]: the group has ended before.
+    #[inline]
+    pub fn exchange(
+        &self,
+        outgoing: Option<Outgoing<'_>>,
+        incoming: Option<Incoming<'_>>,
+    ) -> Result<Option<Rank>> {
+        self.check_messages(outgoing, incoming)?;
+        let post = self.post()?;
+        let from = post.carry_out(Errand::new(outgoing, incoming), self.timeout())?;
+        Ok(from.map(|rank| Rank(rank as u32)))
+    }
+
+    fn check_messages(
+        &self,
+        outgoing: Option<Outgoing<'_>>,
+        incoming: Option<Incoming<'_>>,
+    ) -> Result<()> {
+        if let Some(Outgoing { dtype, data, to, .. }) = outgoing {
+            self.check_rank(to)?;
+            check_whole(dtype, data.len())?;
+        }
+        let Some(Incoming { dtype, buffer, from, .. }) = incoming else { return Ok(()) };
+        from.map_or(Ok(()), |from| self.check_rank(from))?;
+        check_whole(dtype, buffer.len())?;
+        match outgoing {
+            Some(outgoing) if overlap(outgoing.data, buffer) => {
+                refuse("what is sent and what is received are the same memory".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_rank(&self, rank: Rank) -> Result<()> {
+        if rank.index() < self.world() {
+            return Ok(());
+        }
+        refuse(format!("there is no rank {rank} in a group of {}", self.world()))
+    }
+}
+
+fn outgoing<T: Element>(data: &[T], to: Rank, tag: Tag) -> Outgoing<'_> {
+    Outgoing { dtype: T::DTYPE, data: T::source(data), to, tag }
+}
+
+fn incoming<T: Element>(buffer: &mut [T], from: Option<Rank>, tag: Tag) -> Incoming<'_> {
+    Incoming { dtype: T::DTYPE, buffer: T::target(buffer), from, tag }
+}
+
+fn check_whole(dtype: Dtype, bytes: usize) -> Result<()> {
+    if bytes.is_multiple_of(dtype.size()) {
+        return Ok(());
+    }
+    refuse(format!("{bytes} bytes are not a whole number of {dtype}"))
+}
+
+fn overlap(data: Source<'_>, buffer: Target<'_>) -> bool {
+    let (sent, received) = (data.as_ptr().addr(), buffer.as_mut_ptr().addr());
+    !data.is_empty()
+        && !buffer.is_empty()
+        && sent < received + buffer.len()
+        && received < sent + data.len()
+}
+
+fn refuse(what: String) -> Result<()> {
+    Err(Error::Argument(what))
+}
