@@ -154,6 +154,12 @@ impl Board {
         self.blocks.halt(self.me, reason);
     }
 
+    /// Whether somebody told this rank that the group has failed.
+    #[inline]
+    pub fn is_halted(&self) -> bool {
+        self.blocks.0[self.me].halted().load(Ordering::Acquire) != 0
+    }
+
     /// Who told this rank that the group has failed, and why, if somebody did.
     pub fn halted_by(&self) -> Option<(usize, String)> {
         self.blocks.halted(self.me)
@@ -243,6 +249,7 @@ impl Block {
         (start.addr().get() % LINE == 0).then(|| Self { start, arena: arena.clone() })
     }
 
+    #[inline]
     fn halted(&self) -> &AtomicU32 {
         self.word(LINE)
     }

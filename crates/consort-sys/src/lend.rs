@@ -32,8 +32,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// let mut numbers = [1, 2, 3];
 /// lending(|lender| {
 ///     let lent = lender.lend_mut(&mut numbers);
-///     numbers[0] = 7;
-/// # numbers.reverse();
+///     numbers.reverse();
 /// });
 /// ```
 ///

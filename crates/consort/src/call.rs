@@ -114,6 +114,23 @@ pub enum Call<'a> {
     },
 }
 
+impl Call<'_> {
+    /// What is called.
+    pub fn operation(&self) -> Operation {
+        match self {
+            Self::Barrier => Operation::Barrier,
+            Self::AllReduce { .. } => Operation::AllReduce,
+            Self::Broadcast { .. } => Operation::Broadcast,
+            Self::Reduce { .. } => Operation::Reduce,
+            Self::AllGather { .. } => Operation::AllGather,
+            Self::Gather { .. } => Operation::Gather,
+            Self::Scatter { .. } => Operation::Scatter,
+            Self::ReduceScatter { .. } => Operation::ReduceScatter,
+            Self::AllToAll { .. } => Operation::AllToAll,
+        }
+    }
+}
+
 /// A part to be read for each rank.
 #[derive(Clone, Copy, Debug)]
 pub enum Inputs<'a> {

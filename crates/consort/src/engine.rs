@@ -10,9 +10,13 @@ mod ground;
 mod lane;
 mod lookout;
 mod ops;
+mod pace;
 mod post;
+mod progress;
+mod queue;
 mod verdict;
 
 pub(crate) use self::lane::{Lane, Neighbour, Place};
 pub(crate) use self::lookout::Lookout;
-pub(crate) use self::post::{Errand, Post};
+pub(crate) use self::post::{Exchange, Post};
+pub(crate) use self::queue::Queue;

@@ -71,6 +71,24 @@ pub enum Error {
     #[error(transparent)]
     Sharing(#[from] consort_sys::pass::PassError),
 
+    /// The system gives this process no thread for its asynchronous calls.
+    #[error("cannot start the thread that carries out asynchronous calls: {0}")]
+    Thread(std::io::Error),
+
+    /// An asynchronous call was given up by whoever carried it out.
+    #[error(
+        "this {operation} was given up: what carried it out, or a buffer of its, has panicked; the \
+         log has the panic"
+    )]
+    Abandoned {
+        /// What it was to do.
+        operation: &'static str,
+    },
+
+    /// This process only pretends to be one of several ranks.
+    #[error("a fake group has no memory that its ranks could share")]
+    Fake,
+
     /// The ranks of a group are on several hosts, between which nothing can be moved yet.
     #[error("group {group}: its ranks are on several hosts: collectives need all of them on one")]
     SeveralHosts {
@@ -215,6 +233,7 @@ impl Error {
             | Self::Interface(_)
             | Self::Argument(_)
             | Self::SeveralHosts { .. }
+            | Self::Fake
             | Self::Asymmetric { .. }
             | Self::Unsupported(_)
             | Self::Mismatch { .. }
@@ -222,7 +241,11 @@ impl Error {
             Self::Missing { .. } | Self::Late { .. } | Self::Held { .. } => ErrorKind::Deadline,
             Self::PeerLost { .. } | Self::Aborted { .. } | Self::Left { .. } => ErrorKind::PeerGone,
             Self::Store(error) => error.kind(),
-            Self::Host(_) | Self::Memory(_) | Self::Sharing(_) => ErrorKind::System,
+            Self::Host(_)
+            | Self::Memory(_)
+            | Self::Sharing(_)
+            | Self::Thread(_)
+            | Self::Abandoned { .. } => ErrorKind::System,
         }
     }
 }

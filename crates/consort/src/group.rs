@@ -1,17 +1,20 @@
 //! A process's hold on the group it belongs to.
 
+mod fake;
 mod subgroup;
 
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use consort_store::{Deadline, Store};
 use consort_sys::host::HostId;
+use consort_sys::wait::Patience;
 
+use crate::backend::{Backend, Capabilities, Host, Terms};
 use crate::call::Call;
-use crate::engine::{Lane, Post};
+use crate::engine::Lane;
 use crate::error::{Error, Result};
 use crate::meeting::Exit;
 use crate::neighbourhood::Neighbourhood;
@@ -89,20 +92,11 @@ pub(crate) struct Shared {
     members: Vec<Member>,
     /// The ranks of the members in the world.
     world_ranks: Vec<u32>,
-    lane: Option<Mutex<Lane>>,
+    /// `None` if the members are on several hosts.
+    backend: Option<Arc<dyn Backend>>,
     /// If all members are on one host.
-    pub(crate) commons: Option<Commons>,
-    post: Option<Arc<Post>>,
+    pub(crate) commons: Option<Arc<Commons>>,
     pub(crate) job: Arc<Job>,
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        if let Some(lane) = self.lane.take() {
-            let lane = lane.into_inner().unwrap_or_else(PoisonError::into_inner);
-            self.job.neighbourhood.take_back(lane);
-        }
-    }
 }
 
 /// What all groups of a process share.
@@ -111,9 +105,28 @@ pub(crate) struct Job {
     pub(crate) name: String,
     pub(crate) epoch: u64,
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) neighbourhood: Neighbourhood,
+    /// `None` if this process only pretends to be a rank.
+    pub(crate) neighbourhood: Option<Neighbourhood>,
     #[expect(dead_code, reason = "leaving is what it does when it is dropped")]
     pub(crate) exit: Option<Exit>,
+}
+
+impl Job {
+    /// Who carries out the calls of the group that has this lane.
+    fn backend(self: &Arc<Self>, lane: Lane) -> Arc<dyn Backend> {
+        let neighbourhood = self.neighbourhood.as_ref();
+        let patience =
+            neighbourhood.map_or(Patience::for_ranks(1, 1), Neighbourhood::patience_of_progress);
+        Arc::new(Host::new(lane, patience, self.clone()))
+    }
+
+    /// The ranks of this host.
+    ///
+    /// # Errors
+    /// When this process only pretends to be a rank.
+    pub(crate) fn neighbourhood(&self) -> Result<&Neighbourhood> {
+        self.neighbourhood.as_ref().ok_or(Error::Fake)
+    }
 }
 
 impl Group {
@@ -125,15 +138,15 @@ impl Group {
         job: Job,
         timeout: Duration,
     ) -> Self {
+        let job = Arc::new(job);
         let shared = Shared {
             name: "world".to_owned(),
             rank: Rank(rank),
             world_ranks: (0..members.len() as u32).collect(),
             members,
-            commons: lane.as_ref().map(|lane| Commons::new(lane.lookout())),
-            post: lane.as_ref().map(|lane| lane.post().clone()),
-            lane: lane.map(Mutex::new),
-            job: Arc::new(job),
+            commons: lane.as_ref().map(|lane| Arc::new(Commons::new(lane.lookout()))),
+            backend: lane.map(|lane| job.backend(lane)),
+            job,
         };
         Self { shared: Arc::new(shared), timeout }
     }
@@ -208,7 +221,39 @@ impl Group {
 
     /// How many calls this rank has made in this group.
     pub fn calls(&self) -> u64 {
-        self.shared.lane.as_ref().map_or(0, |lane| lock(lane).number())
+        self.shared.backend.as_ref().map_or(0, |backend| backend.calls())
+    }
+
+    /// What carries out the group's calls can do.
+    ///
+    /// # Errors
+    /// When nobody can.
+    pub fn capabilities(&self) -> Result<&Capabilities> {
+        Ok(self.backend()?.capabilities())
+    }
+
+    /// The name of what carries out the group's calls: `host`, if it is this host's shared memory.
+    ///
+    /// # Errors
+    /// When nobody can.
+    pub fn backend_name(&self) -> Result<&'static str> {
+        Ok(self.backend()?.name())
+    }
+
+    /// The same ranks, with somebody else to carry out their calls. Every rank has to do the same.
+    #[must_use]
+    pub fn with_backend(&self, backend: Arc<dyn Backend>) -> Self {
+        let Shared { name, rank, members, world_ranks, commons, job, .. } = &*self.shared;
+        let shared = Shared {
+            name: name.clone(),
+            rank: *rank,
+            members: members.clone(),
+            world_ranks: world_ranks.clone(),
+            backend: Some(backend),
+            commons: commons.clone(),
+            job: job.clone(),
+        };
+        Self { shared: Arc::new(shared), timeout: self.timeout }
     }
 
     /// Makes a call whose types are known only at run time. It is carried out on this thread.
@@ -219,7 +264,7 @@ impl Group {
     #[inline]
     pub fn call(&self, call: &Call<'_>) -> Result<()> {
         call.check(self.rank(), self.world())?;
-        self.lane()?.run(call, self.timeout, false)
+        self.backend()?.run(call, self.terms(false))
     }
 
     /// Makes a call whose operand lies in symmetric memory on every rank, and is worked on there.
@@ -228,20 +273,20 @@ impl Group {
     /// As [`call`](Self::call).
     pub(crate) fn call_in_windows(&self, call: &Call<'_>) -> Result<()> {
         call.check(self.rank(), self.world())?;
-        self.lane()?.run(call, self.timeout, true)
+        self.backend()?.run(call, self.terms(true))
     }
 
     /// Ends the group, here and for all other ranks: whoever waits in it, or calls it later, gets
     /// an error that names this rank and the reason.
     pub fn abort(&self, reason: &str) {
-        if let Ok(mut lane) = self.lane() {
-            lane.abort(reason);
+        if let Some(backend) = &self.shared.backend {
+            backend.abort(reason);
         }
     }
 
     #[inline]
     pub(crate) fn is_on_one_host(&self) -> bool {
-        self.shared.lane.is_some()
+        self.shared.backend.is_some()
     }
 
     /// Hosts that share no memory share the store.
@@ -253,20 +298,14 @@ impl Group {
     }
 
     #[inline]
-    fn lane(&self) -> Result<MutexGuard<'_, Lane>> {
-        match &self.shared.lane {
-            Some(lane) => Ok(lock(lane)),
-            None => Err(self.several_hosts()),
-        }
+    pub(crate) fn terms(&self, in_windows: bool) -> Terms {
+        Terms { timeout: self.timeout, in_windows }
     }
 
     #[inline]
-    pub(crate) fn post(&self) -> Result<&Post> {
-        self.shared.post.as_deref().ok_or_else(|| self.several_hosts())
-    }
-
-    fn several_hosts(&self) -> Error {
-        Error::SeveralHosts { group: self.name().to_owned() }
+    pub(crate) fn backend(&self) -> Result<&Arc<dyn Backend>> {
+        let several = || Error::SeveralHosts { group: self.name().to_owned() };
+        self.shared.backend.as_ref().ok_or_else(several)
     }
 
     fn here(&self) -> impl Iterator<Item = &Member> {
@@ -274,9 +313,4 @@ impl Group {
         let host = &members[self.rank().index()].host;
         members.iter().filter(move |member| member.host == *host)
     }
-}
-
-#[inline]
-fn lock(lane: &Mutex<Lane>) -> MutexGuard<'_, Lane> {
-    lane.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -32,23 +32,34 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod asynchronous;
+mod backend;
+mod buffer;
 mod builder;
 mod call;
 mod card;
+mod coalesced;
 mod collectives;
 pub mod duration;
 mod engine;
 mod environment;
 mod error;
 mod group;
+mod job;
 mod meeting;
 mod neighbourhood;
+mod owned;
 mod p2p;
+mod scope;
 pub mod symm;
 mod verdict;
+mod work;
 
+pub use backend::{Backend, Capabilities, Terms};
+pub use buffer::{Buffer, Input};
 pub use builder::Builder;
 pub use call::{Call, Inputs, Operation, Outputs};
+pub use coalesced::{Recorded, Recorder, Ticket, Tickets};
 pub use consort_store::{Deadline, Error as StoreError, ErrorKind, Secret, Store, Swap};
 pub use consort_sys::dtype::{Complex32, Complex64, Dtype, Element, F8E4m3, F8E5m2, ReduceOp};
 pub use consort_sys::host::HostId;
@@ -56,7 +67,10 @@ pub use consort_sys::view::{Source, Target};
 pub use environment::VARIABLES;
 pub use error::{Error, Result};
 pub use group::{Group, Member, Rank};
+pub use job::{Job, Lists, OwnedCall};
 pub use p2p::{Incoming, Outgoing, Tag};
+pub use scope::Scope;
+pub use work::{Begun, Completion, Failed, Work};
 
 /// Meets the other ranks as the environment says.
 ///

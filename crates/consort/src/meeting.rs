@@ -46,7 +46,7 @@ pub(crate) fn hold(invitation: &Invitation) -> Result<Group> {
         name: invitation.job.clone(),
         epoch: invitation.epoch,
         store: Arc::new(PrefixStore::new("program", round)),
-        neighbourhood,
+        neighbourhood: Some(neighbourhood),
         exit,
     };
     Ok(Group::of_all(invitation.rank, members, lane, job, invitation.timeout))

@@ -124,9 +124,9 @@ impl Neighbourhood {
     }
 
     /// Takes a lane back that this rank needs no more.
-    pub(crate) fn take_back(&self, lane: Lane) {
+    pub(crate) fn take_back(&self, lane: Box<Lane>) {
         lane.leave();
-        self.left().push(Left::Lane(Box::new(lane)));
+        self.left().push(Left::Lane(lane));
         self.sweep();
     }
 
@@ -145,6 +145,12 @@ impl Neighbourhood {
     pub(crate) fn patience(&self) -> Patience {
         // Ranks of other groups use the cores too.
         Patience::for_ranks(self.neighbours.len(), self.cores)
+    }
+
+    /// How the progress thread waits for the others: every rank may have one, and the ranks' own
+    /// threads need the cores too.
+    pub(crate) fn patience_of_progress(&self) -> Patience {
+        Patience::for_ranks(2 * self.neighbours.len(), self.cores)
     }
 
     /// Gives back what everyone has left.

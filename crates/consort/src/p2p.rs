@@ -5,7 +5,6 @@ use std::fmt;
 use consort_sys::dtype::{Dtype, Element};
 use consort_sys::view::{Source, Target};
 
-use crate::engine::Errand;
 use crate::error::{Error, Result};
 use crate::group::{Group, Rank};
 
@@ -185,9 +184,7 @@ impl Group {
         incoming: Option<Incoming<'_>>,
     ) -> Result<Option<Rank>> {
         self.check_messages(outgoing, incoming)?;
-        let post = self.post()?;
-        let from = post.carry_out(Errand::new(outgoing, incoming), self.timeout())?;
-        Ok(from.map(|rank| Rank(rank as u32)))
+        self.backend()?.exchange(outgoing, incoming, self.timeout())
     }
 
     fn check_messages(

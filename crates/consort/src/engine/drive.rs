@@ -172,10 +172,17 @@ impl<T: Turns> Drive<T> {
         let header = Header { digest, window: turns.window() };
         Self { turns, turn: 0, phase: Phase::Publish, first, header }
     }
+}
 
+/// An operation on its way, whatever its turns are.
+pub(super) trait GoOn {
     /// Goes on as far as it can without waiting.
+    fn go_on(&mut self, board: &mut Board, ground: &Ground) -> Progress;
+}
+
+impl<T: Turns> GoOn for Drive<T> {
     #[inline]
-    pub(super) fn go_on(&mut self, board: &mut Board, ground: &Ground) -> Progress {
+    fn go_on(&mut self, board: &mut Board, ground: &Ground) -> Progress {
         let posts = self.turns.posts();
         while self.turn < self.turns.turns() {
             if self.phase == Phase::Publish {
@@ -198,7 +205,15 @@ impl<T: Turns> Drive<T> {
             Some(rank) => Progress::Differs { rank },
         }
     }
+}
 
+impl GoOn for Box<dyn GoOn + '_> {
+    fn go_on(&mut self, board: &mut Board, ground: &Ground) -> Progress {
+        (**self).go_on(board, ground)
+    }
+}
+
+impl<T: Turns> Drive<T> {
     #[inline]
     fn publish(&mut self, board: &mut Board, ground: &Ground) -> Option<Progress> {
         let step = self.first.wrapping_add(self.turn);

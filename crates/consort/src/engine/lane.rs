@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use consort_sys::arena::{Arena, Piece};
-use consort_sys::board::{Board, Entry};
+use consort_sys::board::{Alarm, Board, Entry};
 use consort_sys::life::{Life, Sign};
 use consort_sys::wait::Patience;
 
-use super::drive::{Drive, Progress, Turns};
+use super::drive::{Drive, GoOn, Progress, Turns};
 use super::ground::Ground;
 use super::lookout::Lookout;
+use super::pace::{Notes, Pace, wait_once};
 use super::post::Post;
 use super::verdict::{Failure, Waiting};
 use crate::call::{Call, Description};
@@ -138,22 +139,59 @@ impl Lane {
         Lookout::new(self.neighbours.clone(), self.board.alarm())
     }
 
+    /// What ends the group while a call is being carried out.
+    pub(crate) fn alarm(&self) -> Alarm {
+        self.board.alarm()
+    }
+
     /// Carries out a checked call on this thread. `directly` means that its operand is to be worked
     /// on where it is, even if that takes longer.
+    #[inline]
     pub(crate) fn run(&mut self, call: &Call<'_>, timeout: Duration, directly: bool) -> Result<()> {
-        if let Some(failure) = &self.failure {
-            return Err(failure.error(&self.name, self.me));
-        }
+        self.make_ready()?;
+        let (window, description) = self.begin(call, directly);
+        let patient = Patient { pace: Pace::Here(timeout), description, began: None };
+        super::ops::run(self, call, window, patient)
+    }
+
+    /// Carries out a checked call, and lets its thread do something else when it has to wait.
+    pub(crate) async fn run_elsewhere(&mut self, call: &Call<'_>, notes: &Notes) -> Result<()> {
+        self.make_ready()?;
+        let (window, description) = self.begin(call, false);
+        let patient = Patient { pace: Pace::Elsewhere(notes), description, began: None };
+        super::ops::run_elsewhere(self, call, window, patient).await
+    }
+
+    #[inline]
+    fn make_ready(&mut self) -> Result<()> {
         // A rank that need not wait, or comes late, would not hear of it otherwise.
-        if let Some((by, reason)) = self.board.halted_by() {
-            return Err(self.fail(Failure::Told { by, reason }));
+        if self.failure.is_some() || self.board.is_halted() {
+            return Err(self.refuse());
         }
-        self.ground.commit()?;
+        Ok(self.ground.commit()?)
+    }
+
+    /// Why no more calls can be made.
+    #[cold]
+    fn refuse(&mut self) -> Error {
+        match (&self.failure, self.board.halted_by()) {
+            (None, Some((by, reason))) => self.fail(Failure::Told { by, reason }),
+            (None, None) => unreachable!("it has failed, here or elsewhere"),
+            (Some(failure), _) => failure.error(&self.name, self.me),
+        }
+    }
+
+    /// Counts a call, and finds where in this rank's arena its operand lies, if it is to be worked
+    /// on there.
+    #[inline]
+    fn begin(&mut self, call: &Call<'_>, directly: bool) -> (Option<u64>, Description) {
         let window = self.window_of(call, directly);
         let description = Description::of(call, self.world(), window.is_some());
-        self.begin(&description);
-        let patient = Patient { timeout, description, began: None };
-        super::ops::run(self, call, window, patient)
+        let call = description.pack();
+        self.number += 1;
+        self.digest = description.digest(self.digest);
+        self.board.note(&Entry { number: self.number, digest: self.digest, call });
+        (window, description)
     }
 
     /// Where in this rank's arena the operand of a call lies, if it is to be worked on there.
@@ -164,21 +202,18 @@ impl Lane {
         Some(offset as u64)
     }
 
-    /// Counts a call.
+    /// An operation before its first turn.
     #[inline]
-    fn begin(&mut self, description: &Description) {
-        let call = description.pack();
-        self.number += 1;
-        self.digest = description.digest(self.digest);
-        self.board.note(&Entry { number: self.number, digest: self.digest, call });
-    }
-
-    /// Takes all turns of an operation.
-    #[inline]
-    pub(super) fn drive(&mut self, turns: impl Turns, patient: &mut Patient) -> Result<()> {
+    pub(super) fn prepare<T: Turns>(&mut self, turns: T) -> Drive<T> {
         let first = self.step.wrapping_add(1);
         self.step = self.step.wrapping_add(turns.posts());
-        let mut drive = Drive::new(turns, first, self.digest);
+        Drive::new(turns, first, self.digest)
+    }
+
+    /// Takes all turns of an operation on the spot.
+    #[inline]
+    pub(super) fn drive(&mut self, turns: impl Turns, patient: &mut Patient<'_>) -> Result<()> {
+        let mut drive = self.prepare(turns);
         loop {
             match drive.go_on(&mut self.board, &self.ground) {
                 Progress::Done => return Ok(()),
@@ -188,31 +223,72 @@ impl Lane {
         }
     }
 
-    fn wait(&mut self, rank: usize, step: u32, patient: &mut Patient) -> Result<()> {
+    /// Takes all turns of an operation at the patient's pace.
+    pub(super) async fn go_on(
+        &mut self,
+        mut drive: impl GoOn,
+        patient: &mut Patient<'_>,
+    ) -> Result<()> {
+        loop {
+            match (drive.go_on(&mut self.board, &self.ground), patient.pace) {
+                (Progress::Done, _) => return Ok(()),
+                (Progress::Blocked { rank, step }, Pace::Here(_)) => {
+                    self.wait(rank, step, patient)?;
+                }
+                (Progress::Blocked { rank, step }, Pace::Elsewhere(notes)) => {
+                    self.wait_elsewhere(rank, step, notes, patient).await?;
+                }
+                (Progress::Differs { rank }, _) => return Err(self.differ(rank)),
+            }
+        }
+    }
+
+    fn wait(&mut self, rank: usize, step: u32, patient: &mut Patient<'_>) -> Result<()> {
         let Self { board, neighbours, .. } = self;
-        let waited = board.wait(rank, step, |halted| {
-            let began = *patient.began.get_or_insert_with(Instant::now);
-            if let Some((by, reason)) = halted {
-                return Err(Stuck::Told { by, reason });
+        let waited = board.wait(rank, step, |halted| patient.look_round(halted, &neighbours[rank]));
+        waited.or_else(|stuck| self.give_up(stuck, rank, step, patient))
+    }
+
+    async fn wait_elsewhere(
+        &mut self,
+        rank: usize,
+        step: u32,
+        notes: &Notes,
+        patient: &mut Patient<'_>,
+    ) -> Result<()> {
+        while !self.board.has_posted(rank, step) {
+            if notes.is_to_look_round() {
+                let halted = self.board.halted_by();
+                if let Err(stuck) = patient.look_round(halted, &self.neighbours[rank]) {
+                    return self.give_up(stuck, rank, step, patient);
+                }
+                notes.sleep_on(self.board.watch(rank, step));
             }
-            if neighbours[rank].is_dead() {
-                return Err(Stuck::Dead);
-            }
-            if began.elapsed() >= patient.timeout { Err(Stuck::Late) } else { Ok(()) }
-        });
-        let Err(stuck) = waited else { return Ok(()) };
-        // A rank may have posted with its last breath, or in the last moment.
-        if !matches!(stuck, Stuck::Told { .. }) && board.has_posted(rank, step) {
+            wait_once().await;
+        }
+        notes.has_moved();
+        Ok(())
+    }
+
+    /// Ends the group, unless what is waited for is there after all: a rank may have posted with
+    /// its last breath, or in the last moment.
+    fn give_up(
+        &mut self,
+        stuck: Stuck,
+        rank: usize,
+        step: u32,
+        patient: &Patient<'_>,
+    ) -> Result<()> {
+        if !matches!(stuck, Stuck::Told { .. }) && self.board.has_posted(rank, step) {
             return Ok(());
         }
-        let waited = patient.began.map_or(Duration::ZERO, |began| began.elapsed());
+        let waiting = patient.waiting(self.number);
         let failure = match stuck {
             Stuck::Told { by, reason } => Failure::Told { by, reason },
-            Stuck::Dead => Failure::Dead { rank, waiting: patient.waiting(self.number, waited) },
+            Stuck::Dead => Failure::Dead { rank, waiting },
             Stuck::Late => {
                 let missing = (0..self.world()).filter(|&rank| !self.board.has_posted(rank, step));
-                let missing = missing.collect();
-                Failure::Late { missing, waiting: patient.waiting(self.number, waited) }
+                Failure::Late { missing: missing.collect(), waiting }
             }
         };
         Err(self.fail(failure))
@@ -235,7 +311,7 @@ impl Lane {
     /// Ends the group because what one rank sends is not what another expects.
     pub(super) fn disagree(
         &mut self,
-        patient: &Patient,
+        patient: &Patient<'_>,
         from: usize,
         to: usize,
         sent: u64,
@@ -279,17 +355,38 @@ impl Lane {
     }
 }
 
-/// How long a call may wait, and what it is.
+/// How a call waits, and what it is.
 #[derive(Debug)]
-pub(super) struct Patient {
-    timeout: Duration,
+pub(super) struct Patient<'p> {
+    pace: Pace<'p>,
     description: Description,
     /// When it first had to sleep. Most calls never do, and need not know the time.
     began: Option<Instant>,
 }
 
-impl Patient {
-    fn waiting(&self, number: u64, waited: Duration) -> Waiting {
+impl Patient<'_> {
+    /// Whether it makes sense to wait for a rank any longer.
+    fn look_round(
+        &mut self,
+        halted: Option<(usize, String)>,
+        neighbour: &Neighbour,
+    ) -> Result<(), Stuck> {
+        let began = *self.began.get_or_insert_with(Instant::now);
+        if let Some((by, reason)) = halted {
+            return Err(Stuck::Told { by, reason });
+        }
+        if neighbour.is_dead() {
+            return Err(Stuck::Dead);
+        }
+        let is_late = match self.pace {
+            Pace::Here(timeout) => began.elapsed() >= timeout,
+            Pace::Elsewhere(notes) => notes.is_late(),
+        };
+        if is_late { Err(Stuck::Late) } else { Ok(()) }
+    }
+
+    fn waiting(&self, number: u64) -> Waiting {
+        let waited = self.began.map_or(Duration::ZERO, |began| began.elapsed());
         Waiting { description: self.description, number, waited }
     }
 }

@@ -9,10 +9,11 @@
 //! | [`TwoShot`] | all its data; then its slice of the result | combines its slice; then copies the others': all_reduce and reduce, large |
 //! | [`Meet`] | nothing | nothing: barrier |
 //! | [`Window`] | where its operand is | works on it there: operands in symmetric memory |
-//! | [`Tables`] | the sizes that it knows | learns the largest: before all with uneven parts |
+//! | [`Tables`](tables::Tables) | the sizes that it knows | learns the largest: before all with uneven parts |
 
 mod deal;
 mod reduce;
+mod sizes;
 mod spread;
 mod tables;
 mod window;
@@ -22,57 +23,117 @@ use consort_sys::view::{Source, Target};
 
 use self::deal::{Deal, DealReduce};
 use self::reduce::{OneShot, TwoShot};
+use self::sizes::{is_uneven, largest_part};
 use self::spread::{Meet, Spread, Takes};
-use self::tables::Tables;
 use self::window::Window;
 pub(super) use self::window::operand;
+use super::drive::{GoOn, Turns};
 use super::ground::Ground;
 use super::lane::{Lane, Patient};
-use crate::call::{Call, Inputs, Outputs};
-use crate::error::{Error, Result};
+use super::pace::at_once;
+use crate::call::Call;
+use crate::error::Result;
 
-/// Carries out a call that was checked and counted.
+/// Carries out a call that was checked and counted, on the spot.
 #[inline]
 pub(super) fn run(
     lane: &mut Lane,
     call: &Call<'_>,
     window: Option<u64>,
-    mut patient: Patient,
+    mut patient: Patient<'_>,
 ) -> Result<()> {
+    let largest = match is_uneven(call) {
+        true => at_once(largest_part(lane, call, &mut patient))?,
+        false => 0,
+    };
     let (me, world) = (lane.me(), lane.world());
-    let patient = &mut patient;
-    if let Some(window) = window.and_then(|offset| Window::new(call, offset, world)) {
-        return lane.drive(window, patient);
+    turns(call, window, largest, me, world, OnTheSpot { lane, patient: &mut patient })?
+}
+
+/// Carries out a call that was checked and counted, and lets its thread do something else when it
+/// has to wait.
+pub(super) async fn run_elsewhere(
+    lane: &mut Lane,
+    call: &Call<'_>,
+    window: Option<u64>,
+    mut patient: Patient<'_>,
+) -> Result<()> {
+    let largest = match is_uneven(call) {
+        true => largest_part(lane, call, &mut patient).await?,
+        false => 0,
+    };
+    let (me, world) = (lane.me(), lane.world());
+    let drive = turns(call, window, largest, me, world, Boxed(lane))?;
+    lane.go_on(drive, &mut patient).await
+}
+
+/// Who takes the turns of an operation.
+trait Driver<'a> {
+    type Driven;
+    fn drive(self, turns: impl Turns + 'a) -> Self::Driven;
+}
+
+struct OnTheSpot<'l, 'p> {
+    lane: &'l mut Lane,
+    patient: &'l mut Patient<'p>,
+}
+
+impl<'a> Driver<'a> for OnTheSpot<'_, '_> {
+    type Driven = Result<()>;
+
+    #[inline]
+    fn drive(self, turns: impl Turns + 'a) -> Result<()> {
+        self.lane.drive(turns, self.patient)
     }
-    match *call {
-        Call::Barrier => lane.drive(Meet, patient),
+}
+
+/// Makes them all of one type, to be taken later.
+struct Boxed<'l>(&'l mut Lane);
+
+impl<'a> Driver<'a> for Boxed<'_> {
+    type Driven = Box<dyn GoOn + 'a>;
+
+    fn drive(self, turns: impl Turns + 'a) -> Self::Driven {
+        Box::new(self.0.prepare(turns))
+    }
+}
+
+/// Gives the turns of a call to a driver. `largest` is the size of the largest of uneven parts.
+#[inline]
+fn turns<'a, D: Driver<'a>>(
+    call: &Call<'a>,
+    window: Option<u64>,
+    largest: usize,
+    me: usize,
+    world: usize,
+    driver: D,
+) -> Result<D::Driven> {
+    if let Some(window) = window.and_then(|offset| Window::new(call, offset, world)) {
+        return Ok(driver.drive(window));
+    }
+    Ok(match *call {
+        Call::Barrier => driver.drive(Meet),
         Call::AllReduce { dtype, op, input, output } => {
             let kernel = Kernel::new(dtype, op, world)?;
-            reduce(lane, kernel, dtype.size(), input, Some(output), patient)
+            reduce(kernel, dtype.size(), input, Some(output), me, world, driver)
         }
         Call::Reduce { dtype, op, input, output, .. } => {
             let kernel = Kernel::new(dtype, op, world)?;
-            reduce(lane, kernel, dtype.size(), input, output, patient)
+            reduce(kernel, dtype.size(), input, output, me, world, driver)
         }
-        Call::Broadcast { root, buffer, .. } => {
-            let spread = if root.index() == me {
-                Spread::new(Some(buffer.into()), Takes::Nothing, None)
-            } else {
-                Spread::new(None, Takes::One(root.index(), buffer), Some(buffer.len()))
-            };
-            lane.drive(spread, patient)
-        }
+        Call::Broadcast { root, buffer, .. } => driver.drive(if root.index() == me {
+            Spread::new(Some(buffer.into()), Takes::Nothing, None)
+        } else {
+            Spread::new(None, Takes::One(root.index(), buffer), Some(buffer.len()))
+        }),
         Call::AllGather { input, outputs, .. } => {
-            let largest = largest(world, |rank| outputs.part(rank, world).len());
+            let largest = largest_of(world, |rank| outputs.part(rank, world).len());
             keep_own(input, outputs.part(me, world));
             let takes = Takes::Everyone { outputs, me, world };
-            lane.drive(Spread::new(Some(input), takes, Some(largest)), patient)
+            driver.drive(Spread::new(Some(input), takes, Some(largest)))
         }
-        Call::Gather { root, uneven, input, outputs, .. } => {
-            let largest = match uneven {
-                true => gather_sizes(lane, root.index(), input, outputs, patient)?,
-                false => input.len(),
-            };
+        Call::Gather { uneven, input, outputs, .. } => {
+            let largest = if uneven { largest } else { input.len() };
             let takes = match outputs {
                 Some(outputs) => {
                     keep_own(input, outputs.part(me, world));
@@ -80,54 +141,50 @@ pub(super) fn run(
                 }
                 None => Takes::Nothing,
             };
-            lane.drive(Spread::new(Some(input), takes, Some(largest)), patient)
+            driver.drive(Spread::new(Some(input), takes, Some(largest)))
         }
         Call::Scatter { root, uneven, inputs, output, .. } => {
-            let largest = match uneven {
-                true => scatter_sizes(lane, root.index(), inputs, output, patient)?,
-                false => output.len(),
-            };
+            let largest = if uneven { largest } else { output.len() };
             if let Some(inputs) = inputs {
                 keep_own(inputs.part(me, world), output);
             }
             let from = (root.index() != me).then_some(root.index());
             let takes = from.map_or(Takes::Nothing, |from| Takes::One(from, output));
-            lane.drive(Deal::new(inputs, takes, largest, me, world), patient)
+            driver.drive(Deal::new(inputs, takes, largest, me, world))
         }
         Call::AllToAll { uneven, inputs, outputs, .. } => {
-            let largest = match uneven {
-                true => exchange_sizes(lane, inputs, outputs, patient)?,
-                false => inputs.part(0, world).len(),
-            };
+            let largest = if uneven { largest } else { inputs.part(0, world).len() };
             keep_own(inputs.part(me, world), outputs.part(me, world));
             let takes = Takes::Everyone { outputs, me, world };
-            lane.drive(Deal::new(Some(inputs), takes, largest, me, world), patient)
+            driver.drive(Deal::new(Some(inputs), takes, largest, me, world))
         }
         Call::ReduceScatter { dtype, op, inputs, output } => {
             let kernel = Kernel::new(dtype, op, world)?;
-            let largest = largest(world, |rank| inputs.part(rank, world).len());
-            lane.drive(DealReduce::new(kernel, inputs, output, largest, me, world), patient)
+            let largest = largest_of(world, |rank| inputs.part(rank, world).len());
+            driver.drive(DealReduce::new(kernel, inputs, output, largest, me, world))
         }
-    }
+    })
 }
 
 /// Combines everyone's input for everyone, or for the ranks that have an output.
 #[inline]
-fn reduce(
-    lane: &mut Lane,
+fn reduce<'a, D: Driver<'a>>(
     kernel: Kernel,
     element: usize,
-    input: Source<'_>,
-    output: Option<Target<'_>>,
-    patient: &mut Patient,
-) -> Result<()> {
-    if input.len() <= one_shot_limit(lane.world()) {
-        return lane.drive(OneShot::new(kernel, input, output), patient);
+    input: Source<'a>,
+    output: Option<Target<'a>>,
+    me: usize,
+    world: usize,
+    driver: D,
+) -> D::Driven {
+    if input.len() <= one_shot_limit(world) {
+        return driver.drive(OneShot::new(kernel, input, output));
     }
-    lane.drive(TwoShot::new(kernel, element, input, output, lane.me(), lane.world()), patient)
+    driver.drive(TwoShot::new(kernel, element, input, output, me, world))
 }
 
 /// Up to how many bytes it is faster to let every rank combine everything.
+#[inline]
 fn one_shot_limit(world: usize) -> usize {
     match world {
         1 => usize::MAX,
@@ -143,101 +200,18 @@ fn keep_own(from: Source<'_>, to: Target<'_>) {
     }
 }
 
-fn largest(world: usize, size: impl Fn(usize) -> usize) -> usize {
+fn largest_of(world: usize, size: impl Fn(usize) -> usize) -> usize {
     (0..world).map(size).max().unwrap_or(0)
 }
 
-fn gather_sizes(
-    lane: &mut Lane,
-    root: usize,
-    input: Source<'_>,
-    outputs: Option<Outputs<'_>>,
-    patient: &mut Patient,
-) -> Result<usize> {
-    let world = lane.world();
-    let mut sizes = vec![0; world];
-    lane.drive(Tables::new(&[input.len() as u64], |rank, table| sizes[rank] = table[0]), patient)?;
-    if let Some(outputs) = outputs {
-        for (rank, &sent) in sizes.iter().enumerate() {
-            agree(lane, patient, rank, root, sent, outputs.part(rank, world).len() as u64)?;
-        }
-    }
-    bounded(sizes.into_iter().max())
-}
-
-fn scatter_sizes(
-    lane: &mut Lane,
-    root: usize,
-    inputs: Option<Inputs<'_>>,
-    output: Target<'_>,
-    patient: &mut Patient,
-) -> Result<usize> {
-    let (me, world) = (lane.me(), lane.world());
-    let mine: Vec<u64> = match inputs {
-        Some(inputs) => (0..world).map(|rank| inputs.part(rank, world).len() as u64).collect(),
-        None => vec![output.len() as u64],
-    };
-    let mut sent = Vec::new();
-    let learn = |rank, table: &[u64]| {
-        if rank == root {
-            sent = table.to_vec();
-        }
-    };
-    lane.drive(Tables::new(&mine, learn), patient)?;
-    agree(lane, patient, root, me, sent[me], output.len() as u64)?;
-    bounded(sent.into_iter().max())
-}
-
-fn exchange_sizes(
-    lane: &mut Lane,
-    inputs: Inputs<'_>,
-    outputs: Outputs<'_>,
-    patient: &mut Patient,
-) -> Result<usize> {
-    let (me, world) = (lane.me(), lane.world());
-    let mine: Vec<u64> = (0..world).map(|rank| inputs.part(rank, world).len() as u64).collect();
-    let mut for_me = vec![0; world];
-    let mut largest = 0;
-    let learn = |rank, table: &[u64]| {
-        for_me[rank] = table[me];
-        largest = largest.max(table.iter().copied().max().unwrap_or(0));
-    };
-    lane.drive(Tables::new(&mine, learn), patient)?;
-    for (rank, sent) in for_me.into_iter().enumerate() {
-        agree(lane, patient, rank, me, sent, outputs.part(rank, world).len() as u64)?;
-    }
-    bounded(Some(largest))
-}
-
-/// What one rank sends is what another one expects, or the group fails.
-fn agree(
-    lane: &mut Lane,
-    patient: &Patient,
-    from: usize,
-    to: usize,
-    sent: u64,
-    expected: u64,
-) -> Result<()> {
-    if sent == expected {
-        return Ok(());
-    }
-    Err(lane.disagree(patient, from, to, sent, expected))
-}
-
-fn bounded(largest: Option<u64>) -> Result<usize> {
-    let largest = largest.unwrap_or(0);
-    usize::try_from(largest)
-        .ok()
-        .filter(|&bytes| bytes <= isize::MAX as usize)
-        .ok_or_else(|| Error::Argument(format!("a rank speaks of a part of {largest} bytes")))
-}
-
 /// How many chunks of at most so many bytes, at least one: even nothing has to be agreed upon.
+#[inline]
 fn chunks(bytes: usize, chunk: usize) -> u32 {
     u32::try_from(bytes.div_ceil(chunk).max(1)).expect("memory is smaller than that")
 }
 
 /// The part of `bytes` bytes that a chunk covers.
+#[inline]
 fn chunk_of(bytes: usize, chunk: usize, index: u32) -> std::ops::Range<usize> {
     let start = (index as usize).saturating_mul(chunk).min(bytes);
     start..(start + chunk).min(bytes)

@@ -10,7 +10,7 @@
 //! ring when they have written or read, and threads of the same rank when they have put something
 //! away or come to the end of a message.
 
-mod errand;
+mod exchange;
 mod inbox;
 mod outbox;
 #[cfg(test)]
@@ -25,8 +25,8 @@ use consort_sys::arena::{Arena, Piece};
 use consort_sys::ring::{Bell, Envelope, Progress, Rings};
 use consort_sys::wait::Patience;
 
-pub(crate) use self::errand::Errand;
-use self::errand::{Arrival, Departure};
+pub(crate) use self::exchange::Exchange;
+use self::exchange::{Arrival, Departure};
 use self::inbox::Inbox;
 use self::outbox::Outbox;
 use self::trouble::Patient;
@@ -81,18 +81,18 @@ impl Post {
     /// Carries out what a thread wants. Says whose message was received, if one was wanted.
     pub(crate) fn carry_out(
         &self,
-        mut errand: Errand<'_>,
+        mut exchange: Exchange<'_>,
         timeout: Duration,
     ) -> Result<Option<usize>> {
         if let Some((by, reason)) = self.lookout.halted_by() {
             return Err(self.aborted(by, reason));
         }
         let mut patient = Patient::new(timeout);
-        let mut progress = self.go_on(&mut errand)?;
+        let mut progress = self.go_on(&mut exchange)?;
         while progress != Progress::Done {
-            progress = self.wait(&mut errand, &mut patient)?;
+            progress = self.wait(&mut exchange, &mut patient)?;
         }
-        let Some(arrival) = &errand.arrival else { return Ok(None) };
+        let Some(arrival) = &exchange.arrival else { return Ok(None) };
         match arrival.refused() {
             None => Ok(arrival.source()),
             Some(sent) => Err(self.refusal(arrival, sent)),
@@ -119,12 +119,12 @@ impl Post {
     }
 
     /// Does what can be done without waiting.
-    fn go_on(&self, errand: &mut Errand<'_>) -> Result<Progress> {
-        let sent = match &mut errand.departure {
+    fn go_on(&self, exchange: &mut Exchange<'_>) -> Result<Progress> {
+        let sent = match &mut exchange.departure {
             Some(departure) if !departure.done => self.send(departure)?,
             _ => Progress::Done,
         };
-        let received = match &mut errand.arrival {
+        let received = match &mut exchange.arrival {
             Some(arrival) if !arrival.has_ended() => self.receive(arrival)?,
             _ => Progress::Done,
         };
@@ -187,25 +187,25 @@ impl Post {
 
     /// Waits until something moves.
     #[cold]
-    fn wait(&self, errand: &mut Errand<'_>, patient: &mut Patient) -> Result<Progress> {
+    fn wait(&self, exchange: &mut Exchange<'_>, patient: &mut Patient) -> Result<Progress> {
         let mut patience = *lock(&self.patience);
-        let errand = RefCell::new(errand);
+        let exchange = RefCell::new(exchange);
         let found = RefCell::new(Ok(Progress::Stuck));
         let look = || {
             let mut found = found.borrow_mut();
             if matches!(*found, Ok(Progress::Stuck)) {
-                *found = self.go_on(&mut errand.borrow_mut());
+                *found = self.go_on(&mut exchange.borrow_mut());
             }
             !matches!(*found, Ok(Progress::Stuck))
         };
         let doze = |limit| self.bells[self.me].doze(look, limit);
-        let waited = patience.wait(look, doze, || self.check(&errand.borrow(), patient));
+        let waited = patience.wait(look, doze, || self.check(&exchange.borrow(), patient));
         *lock(&self.patience) = patience;
         if let Err(stuck) = waited
             // It may have come with somebody's last breath, or in the last moment.
             && !look()
         {
-            return Err(self.give_up(&errand.borrow(), patient, stuck));
+            return Err(self.give_up(&exchange.borrow(), patient, stuck));
         }
         found.into_inner()
     }

@@ -1,6 +1,6 @@
 //! Groups of some of a group's ranks.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::{Group, Member, Rank, Shared};
 use crate::error::{Error, Result};
@@ -22,7 +22,11 @@ impl Group {
     /// # Errors
     /// As any call; see [`call`](Self::call).
     pub fn split(&self, colour: Option<u32>, key: i64) -> Result<Option<Self>> {
-        let neighbourhood = &self.shared.job.neighbourhood;
+        let Some(neighbourhood) = &self.shared.job.neighbourhood else {
+            return colour
+                .map(|_| self.fake_part(&(0..self.world()).collect::<Vec<_>>()))
+                .transpose();
+        };
         let place = colour.map(|_| neighbourhood.take_place(self.world())).transpose()?;
         let [board, ground, post] = place.as_ref().map_or([0; 3], |place| place.offsets());
         let colour_word = colour.map_or(-1, i64::from);
@@ -51,9 +55,8 @@ impl Group {
             rank: Rank(rank.expect("this rank gave its own colour") as u32),
             members,
             world_ranks,
-            commons: Some(Commons::new(lane.lookout())),
-            post: Some(lane.post().clone()),
-            lane: Some(Mutex::new(lane)),
+            commons: Some(Arc::new(Commons::new(lane.lookout()))),
+            backend: Some(self.shared.job.backend(lane)),
             job: self.shared.job.clone(),
         };
         Ok(Some(Self { shared: Arc::new(shared), timeout: self.timeout }))
@@ -82,6 +85,10 @@ impl Group {
             }
         }
         let place = ranks.iter().position(|&rank| rank == self.rank().get());
+        if self.shared.job.neighbourhood.is_none() {
+            let ranks: Vec<usize> = ranks.iter().map(|&rank| rank as usize).collect();
+            return place.map(|_| self.fake_part(&ranks)).transpose();
+        }
         self.split(place.map(|_| 0), place.unwrap_or(0) as i64)
     }
 }

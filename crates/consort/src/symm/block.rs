@@ -153,7 +153,8 @@ impl Drop for Block {
     fn drop(&mut self) {
         if let Some(held) = self.held.take() {
             held.windows.leave();
-            self.job.neighbourhood.take_back_windows(held);
+            let neighbourhood = self.job.neighbourhood.as_ref();
+            neighbourhood.expect("it has given the memory").take_back_windows(held);
         }
     }
 }
@@ -180,7 +181,7 @@ struct Pieces {
 
 impl Pieces {
     fn take(group: &Group, shape: Shape) -> Result<Self> {
-        let neighbourhood = &group.shared.job.neighbourhood;
+        let neighbourhood = group.shared.job.neighbourhood()?;
         let size = neighbourhood.arena().size();
         let control = shape.control_bytes().filter(|&bytes| bytes <= size);
         let longest = ArenaError::NoRoom { asked: usize::MAX, longest: size, size };
@@ -209,7 +210,7 @@ impl Pieces {
                 let _ = place.arena.populate(place.data, shape.bytes);
             }
         }
-        let patience = group.shared.job.neighbourhood.patience();
+        let patience = group.shared.job.neighbourhood()?.patience();
         Windows::new(group.rank().index(), shape, places, patience).ok_or_else(|| {
             let reason = "a rank speaks of symmetric memory that is not within its own";
             group.abort(reason);

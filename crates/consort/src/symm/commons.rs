@@ -117,13 +117,14 @@ impl Group {
     /// # Ok::<(), consort::Error>(())
     /// ```
     pub fn is_symmetric<T: Element>(&self, elements: &[T]) -> bool {
-        let arena = self.shared.job.neighbourhood.arena();
-        let bytes = T::bytes(elements);
+        let Ok(neighbourhood) = self.shared.job.neighbourhood() else { return false };
+        let (arena, bytes) = (neighbourhood.arena(), T::bytes(elements));
         !bytes.is_empty() && arena.offset_of(bytes.as_ptr(), bytes.len()).is_some()
     }
 
     pub(super) fn commons(&self) -> Result<&Commons> {
+        self.shared.job.neighbourhood()?;
         let severed = || Error::SeveralHosts { group: self.name().to_owned() };
-        self.shared.commons.as_ref().ok_or_else(severed)
+        self.shared.commons.as_deref().ok_or_else(severed)
     }
 }

@@ -142,7 +142,7 @@ impl Part {
             data: place.data + self.at + self.data,
         };
         let places = self.pool.block.windows().places().iter().map(place).collect();
-        let patience = group.shared.job.neighbourhood.patience();
+        let patience = group.shared.job.neighbourhood.as_ref()?.patience();
         let windows = Windows::new(group.rank().index(), self.shape, places, patience)?;
         Some(Slot { windows, part: self })
     }

@@ -17,6 +17,7 @@ pub(super) struct OneShot<'a> {
 }
 
 impl<'a> OneShot<'a> {
+    #[inline]
     pub(super) fn new(kernel: Kernel, input: Source<'a>, output: Option<Target<'a>>) -> Self {
         Self { kernel, input, output, chunks: chunks(input.len(), ONE_SHOT) }
     }

@@ -12,7 +12,7 @@ use consort_sys::memory::Memory;
 use consort_sys::ring::{Envelope, Inlet, Progress, RingError};
 use consort_sys::view::{Source, Target};
 
-use super::errand::Arrival;
+use super::exchange::Arrival;
 
 /// What has come from another rank, or from this one.
 #[derive(Debug)]

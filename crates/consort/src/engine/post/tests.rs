@@ -40,14 +40,14 @@ fn posts(world: usize) -> Vec<Post> {
 fn send(post: &Post, to: usize, tag: u32, data: &[u8]) -> Result<()> {
     let (dtype, data, to) = (u8::DTYPE, u8::source(data), Rank(to as u32));
     let outgoing = Outgoing { dtype, data, to, tag: Tag::from(tag) };
-    post.carry_out(Errand::new(Some(outgoing), None), Duration::ZERO).map(drop)
+    post.carry_out(Exchange::new(Some(outgoing), None), Duration::ZERO).map(drop)
 }
 
 fn receive(post: &Post, from: Option<usize>, tag: u32, buffer: &mut [u8]) -> Result<usize> {
     let (dtype, buffer) = (u8::DTYPE, u8::target(buffer));
     let from = from.map(|rank| Rank(rank as u32));
     let incoming = Incoming { dtype, buffer, from, tag: Tag::from(tag) };
-    post.carry_out(Errand::new(None, Some(incoming)), Duration::ZERO).map(|from| from.unwrap())
+    post.carry_out(Exchange::new(None, Some(incoming)), Duration::ZERO).map(|from| from.unwrap())
 }
 
 #[test]

@@ -6,7 +6,7 @@ use consort_sys::dtype::Dtype;
 use consort_sys::ring::{Envelope, RingError};
 
 use super::Post;
-use super::errand::{Arrival, Errand, contents};
+use super::exchange::{Arrival, Exchange, contents};
 use crate::error::Error;
 
 /// How long to wait, and since when.
@@ -38,12 +38,16 @@ pub(super) enum Stuck {
 
 impl Post {
     /// Whether to wait on.
-    pub(super) fn check(&self, errand: &Errand<'_>, patient: &mut Patient) -> Result<(), Stuck> {
+    pub(super) fn check(
+        &self,
+        exchange: &Exchange<'_>,
+        patient: &mut Patient,
+    ) -> Result<(), Stuck> {
         let began = *patient.began.get_or_insert_with(Instant::now);
         if let Some((by, reason)) = self.lookout.halted_by() {
             return Err(Stuck::Told { by, reason });
         }
-        for ranks in self.awaited(errand) {
+        for ranks in self.awaited(exchange) {
             let here: Vec<usize> =
                 ranks.iter().copied().filter(|&rank| !self.bells[rank].has_left()).collect();
             if here.is_empty() {
@@ -58,10 +62,15 @@ impl Post {
 
     /// What the caller is told when there is no use in waiting. The group goes on if it can: if
     /// nobody has died and no message was cut off.
-    pub(super) fn give_up(&self, errand: &Errand<'_>, patient: &Patient, stuck: Stuck) -> Error {
+    pub(super) fn give_up(
+        &self,
+        exchange: &Exchange<'_>,
+        patient: &Patient,
+        stuck: Stuck,
+    ) -> Error {
         let waited = patient.began.map_or(Duration::ZERO, |began| began.elapsed());
         // Messages are not counted among the group's calls.
-        let (group, call, number) = (self.name.clone(), errand.to_string(), 0);
+        let (group, call, number) = (self.name.clone(), exchange.to_string(), 0);
         match stuck {
             Stuck::Told { by, reason } => self.aborted(by, reason),
             Stuck::Left { ranks } => Error::Left { group, ranks: numbers(ranks), call },
@@ -70,10 +79,10 @@ impl Post {
                 Error::PeerLost { group, rank: rank as u32, call, number, waited }
             }
             Stuck::Late => {
-                if errand.is_under_way() {
+                if exchange.is_under_way() {
                     self.halt(&format!("in {call} it gave up in the middle, after {waited:.1?}"));
                 }
-                let missing = numbers(self.awaited(errand).concat());
+                let missing = numbers(self.awaited(exchange).concat());
                 Error::Late { group, missing, call, number, waited }
             }
         }
@@ -117,9 +126,9 @@ impl Post {
 
     /// The ranks who have to do something. Of each list, all have to be alive, and at least one has
     /// to be there.
-    fn awaited(&self, errand: &Errand<'_>) -> Vec<Vec<usize>> {
-        let departure = errand.departure.as_ref().filter(|departure| !departure.done);
-        let arrival = errand.arrival.as_ref().filter(|arrival| !arrival.has_ended());
+    fn awaited(&self, exchange: &Exchange<'_>) -> Vec<Vec<usize>> {
+        let departure = exchange.departure.as_ref().filter(|departure| !departure.done);
+        let arrival = exchange.arrival.as_ref().filter(|arrival| !arrival.has_ended());
         let to = departure.map(|departure| vec![departure.message.to.index()]);
         let from = arrival.map(|arrival| match arrival.source() {
             Some(from) => vec![from],

@@ -10,12 +10,12 @@ use crate::p2p::{Incoming, Outgoing};
 
 /// What a thread wants, and how far it has come.
 #[derive(Debug)]
-pub(crate) struct Errand<'a> {
+pub(crate) struct Exchange<'a> {
     pub(super) departure: Option<Departure<'a>>,
     pub(super) arrival: Option<Arrival<'a>>,
 }
 
-impl<'a> Errand<'a> {
+impl<'a> Exchange<'a> {
     pub(crate) fn new(outgoing: Option<Outgoing<'a>>, incoming: Option<Incoming<'a>>) -> Self {
         Self { departure: outgoing.map(Departure::new), arrival: incoming.map(Arrival::new) }
     }
@@ -29,7 +29,7 @@ impl<'a> Errand<'a> {
 }
 
 /// As errors call it.
-impl fmt::Display for Errand<'_> {
+impl fmt::Display for Exchange<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (departure, arrival) = (&self.departure, &self.arrival);
         f.write_str(match (departure, arrival) {

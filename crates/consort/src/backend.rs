@@ -1,0 +1,117 @@
+//! Who carries out a group's calls.
+
+mod fake;
+mod host;
+
+use std::fmt;
+use std::time::Duration;
+
+use consort_sys::dtype::{Dtype, ReduceOp};
+
+pub(crate) use self::fake::Fake;
+pub(crate) use self::host::Host;
+use crate::call::{Call, Operation};
+use crate::error::Result;
+use crate::group::Rank;
+use crate::job::Job;
+use crate::p2p::{Incoming, Outgoing};
+
+/// Somebody who carries out a group's calls, whole: this host's shared memory, another library, or
+/// somebody who only pretends. Each [group](crate::Group) has one.
+///
+/// Calls come in by two doors. Through [`run`](Self::run) with memory that is lent, to be done by
+/// the caller's thread when it returns; through [`submit`](Self::submit) with memory of their own,
+/// to be done later. Calls from both are carried out in the order in which they come. They were
+/// checked: a backend can rely on sizes that fit and on ranks that exist.
+pub trait Backend: Send + Sync + fmt::Debug {
+    /// What it is called.
+    fn name(&self) -> &'static str;
+
+    /// What it can do.
+    fn capabilities(&self) -> &Capabilities;
+
+    /// Carries out a call on this thread, after all that came before it.
+    ///
+    /// # Errors
+    /// When the call failed. All later ones fail too.
+    fn run(&self, call: &Call<'_>, terms: Terms) -> Result<()>;
+
+    /// Takes calls to be carried out later, and returns at once. What came of them is said by
+    /// [finishing](Job::finish) the job. Returns which of the group's calls the first one is.
+    fn submit(&self, job: Job) -> u64;
+
+    /// Sends a message, receives one, or both at once, on this thread, beside whatever calls are
+    /// being carried out. Says whose message was received.
+    ///
+    /// # Errors
+    /// As [`Group::exchange`](crate::Group::exchange) says.
+    fn exchange(
+        &self,
+        outgoing: Option<Outgoing<'_>>,
+        incoming: Option<Incoming<'_>>,
+        timeout: Duration,
+    ) -> Result<Option<Rank>>;
+
+    /// Ends the group: calls that are being carried out and all later ones fail, if possible on all
+    /// ranks. Never waits for long.
+    fn abort(&self, reason: &str);
+
+    /// How many calls came in.
+    fn calls(&self) -> u64;
+
+    /// Has this thread carry out calls that were submitted, up to this one, if nobody has begun
+    /// with them: it waits for that one anyway.
+    fn help(&self, _number: u64) {}
+}
+
+/// How a call is to be carried out.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// How long other ranks are waited for.
+    pub timeout: Duration,
+    /// Whether the operand, which lies in [symmetric memory](crate::symm), is to be worked on
+    /// there, even if that takes longer.
+    pub in_windows: bool,
+}
+
+/// What a [`Backend`] can do.
+#[derive(Clone, Copy, Debug)]
+pub struct Capabilities {
+    /// The operations it has.
+    pub operations: &'static [Operation],
+    /// The types of numbers it can move.
+    pub dtypes: &'static [Dtype],
+    /// Whether it can combine numbers of a type in a way.
+    pub combines: fn(Dtype, ReduceOp) -> bool,
+    /// Whether data gets to the other ranks at all.
+    pub moves_data: bool,
+    /// Whether an abort on one rank ends the calls of the others.
+    pub abort_reaches_all: bool,
+    /// Whether a rank that dies is noticed and named.
+    pub notices_death: bool,
+}
+
+impl Capabilities {
+    /// Whether it has an operation, for this type of numbers and combined in this way, as far as
+    /// the operation has them.
+    ///
+    /// ```
+    /// use consort::{Dtype, Operation, ReduceOp};
+    ///
+    /// let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let can = group.capabilities()?;
+    /// assert!(can.supports(Operation::AllReduce, Some(Dtype::Bf16), Some(ReduceOp::Sum)));
+    /// assert!(!can.supports(Operation::AllReduce, Some(Dtype::F32), Some(ReduceOp::BitXor)));
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    pub fn supports(
+        &self,
+        operation: Operation,
+        dtype: Option<Dtype>,
+        op: Option<ReduceOp>,
+    ) -> bool {
+        self.operations.contains(&operation)
+            && dtype.is_none_or(|dtype| self.dtypes.contains(&dtype))
+            && dtype.zip(op).is_none_or(|(dtype, op)| (self.combines)(dtype, op))
+    }
+}

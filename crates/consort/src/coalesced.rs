@@ -1,0 +1,215 @@
+//! Several calls that are carried out as one.
+
+mod ticket;
+
+use std::sync::Arc;
+
+use consort_store::Deadline;
+use consort_sys::dtype::ReduceOp;
+
+use self::ticket::{Mark, Place};
+pub use self::ticket::{Ticket, Tickets};
+use crate::buffer::{Buffer, Input};
+use crate::call::Call;
+use crate::error::{Error, Result};
+use crate::group::{Group, Rank};
+use crate::job::{Errand, Job, Known, Lists};
+use crate::owned::{self, GivesBack, with_buffers};
+use crate::work::{Completion, Failed, Outcome, Work};
+
+/// # Coalescing
+impl Group {
+    /// Notes the calls that `record` makes, and has them carried out together, with nothing between
+    /// them and one [`Work`] for all. Each gives a [`Ticket`]; those that `record` returns become
+    /// buffers again when the work is done.
+    ///
+    /// ```
+    /// use consort::ReduceOp;
+    ///
+    /// let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let work = group.coalesced(|calls| {
+    ///     let gradients = calls.all_reduce(vec![0.5_f32; 64], ReduceOp::Avg)?;
+    ///     let step = calls.broadcast(vec![7_u64], 0)?;
+    ///     Ok((gradients, step))
+    /// })?;
+    /// let (gradients, step) = work.wait()?;
+    /// # assert_eq!((gradients.len(), step[0]), (64, 7));
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// That of `record`. None of the calls was made then, and the group goes on.
+    pub fn coalesced<R: Tickets>(
+        &self,
+        record: impl FnOnce(&mut Recorder<'_>) -> Result<R>,
+    ) -> Result<Work<R::Buffers>> {
+        let backend = self.backend()?.clone();
+        let mut recorder = Recorder { group: self, parts: Vec::new(), mark: Mark::default() };
+        let tickets = record(&mut recorder)?;
+        if !tickets.bear(&recorder.mark) {
+            let what = "a ticket is from other calls than those that were noted here";
+            return Err(Error::Argument(what.to_owned()));
+        }
+        let outcome = Arc::new(Outcome::default());
+        let batch = Batch { parts: recorder.parts, tickets, outcome: outcome.clone() };
+        let job = Job::new(Box::new(batch), NAME, Deadline::after(self.timeout()));
+        let number = backend.submit(job);
+        Ok(Work::new(outcome, backend, NAME, number))
+    }
+}
+
+/// What noting a call gives: a ticket, or the error of a call that makes no sense, with its
+/// buffers.
+pub type Recorded<B> = Result<Ticket<B>, Failed<B>>;
+
+/// Notes calls; see [`Group::coalesced`].
+///
+/// The methods mean what those of [`Group`] mean that are called the same.
+#[derive(Debug)]
+pub struct Recorder<'a> {
+    group: &'a Group,
+    parts: Vec<Box<dyn Part>>,
+    mark: Mark,
+}
+
+impl Recorder<'_> {
+    /// As [`Group::barrier`].
+    pub fn barrier(&mut self) -> Ticket<()> {
+        let Ok(ticket) = self.note(owned::barrier()) else { unreachable!("it always makes sense") };
+        ticket
+    }
+
+    /// As [`Group::all_reduce`].
+    ///
+    /// # Errors
+    /// When the call makes no sense.
+    pub fn all_reduce<B: Buffer>(&mut self, buffer: B, op: ReduceOp) -> Recorded<B> {
+        self.note(owned::all_reduce(buffer, op))
+    }
+
+    /// As [`Group::broadcast`].
+    ///
+    /// # Errors
+    /// When the call makes no sense.
+    pub fn broadcast<B: Buffer>(&mut self, buffer: B, root: impl Into<Rank>) -> Recorded<B> {
+        self.note(owned::broadcast(buffer, root.into()))
+    }
+
+    /// As [`Group::reduce`].
+    ///
+    /// # Errors
+    /// When the call makes no sense.
+    pub fn reduce<B: Buffer>(
+        &mut self,
+        buffer: B,
+        op: ReduceOp,
+        root: impl Into<Rank>,
+    ) -> Recorded<B> {
+        self.note(owned::reduce(buffer, op, root.into(), self.group.rank()))
+    }
+
+    /// As [`Group::all_gather`].
+    ///
+    /// # Errors
+    /// When the call makes no sense.
+    pub fn all_gather<I, B>(&mut self, input: I, output: B) -> Recorded<(I, B)>
+    where
+        I: Input,
+        B: Buffer<Element = I::Element>,
+    {
+        self.note(owned::all_gather(input, output))
+    }
+
+    /// As [`Group::reduce_scatter`].
+    ///
+    /// # Errors
+    /// When the call makes no sense.
+    pub fn reduce_scatter<I, B>(&mut self, input: I, output: B, op: ReduceOp) -> Recorded<(I, B)>
+    where
+        I: Input,
+        B: Buffer<Element = I::Element>,
+    {
+        self.note(owned::reduce_scatter(input, output, op))
+    }
+
+    /// As [`Group::all_to_all`].
+    ///
+    /// # Errors
+    /// When the call makes no sense.
+    pub fn all_to_all<I, B>(&mut self, input: I, output: B) -> Recorded<(I, B)>
+    where
+        I: Input,
+        B: Buffer<Element = I::Element>,
+    {
+        self.note(owned::all_to_all(input, output))
+    }
+
+    fn note<C: GivesBack>(&mut self, mut call: C) -> Recorded<C::Buffers> {
+        match owned::check(&mut call, self.group.rank(), self.group.world()) {
+            Ok(_) => {
+                let (ticket, place) = Ticket::new(&self.mark);
+                self.parts.push(Box::new(Noted { call, place }));
+                Ok(ticket)
+            }
+            Err(error) => Err(owned::refuse(call, error)),
+        }
+    }
+}
+
+/// One of the calls.
+trait Part: Send + std::fmt::Debug {
+    fn call<'a>(&'a mut self, lists: &'a mut Lists<'a>) -> Call<'a>;
+    /// Puts the buffers where the ticket finds them.
+    fn give_back(self: Box<Self>);
+}
+
+struct Noted<C: GivesBack> {
+    call: C,
+    place: Place<C::Buffers>,
+}
+
+impl<C: GivesBack> Part for Noted<C> {
+    fn call<'a>(&'a mut self, lists: &'a mut Lists<'a>) -> Call<'a> {
+        self.call.call(lists)
+    }
+
+    fn give_back(self: Box<Self>) {
+        self.place.put(self.call.give_back());
+    }
+}
+
+impl<C: GivesBack> std::fmt::Debug for Noted<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a noted call")
+    }
+}
+
+/// All of them, for one who waits.
+struct Batch<R: Tickets> {
+    parts: Vec<Box<dyn Part>>,
+    tickets: R,
+    outcome: Arc<Outcome<R::Buffers>>,
+}
+
+impl<R: Tickets> Errand for Batch<R> {
+    fn count(&self) -> usize {
+        self.parts.len()
+    }
+
+    fn call<'a>(&'a mut self, index: usize, lists: &'a mut Lists<'a>) -> Call<'a> {
+        self.parts[index].call(lists)
+    }
+
+    fn announce(&mut self, completion: &Completion) {
+        self.parts.drain(..).for_each(Part::give_back);
+        self.outcome.announce(completion);
+    }
+
+    fn settle(self: Box<Self>, result: Result<()>, completion: Completion) -> Arc<dyn Known> {
+        let Self { tickets, outcome, .. } = *self;
+        outcome.settle(with_buffers(result, tickets.redeem()), completion);
+        outcome
+    }
+}
+
+const NAME: &str = "coalesced";

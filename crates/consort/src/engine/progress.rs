@@ -1,0 +1,208 @@
+//! The one thread of this process that carries out asynchronous calls.
+//!
+//! It is started by the first asynchronous call and ends with the last group that made one. It goes
+//! on with one call of each group in turn, as far as each can: a group whose ranks have not come
+//! does not keep the others waiting, so ranks may begin calls of different groups in different
+//! orders. When all of them wait it does as [`Patience`] says. With nothing to do it sleeps.
+
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use consort_sys::alert::Alert;
+use consort_sys::wait::Patience;
+
+use super::queue::{Carried, Queue};
+use crate::group::Job as Membership;
+
+/// Makes sure that the thread is there, for one more queue.
+///
+/// # Errors
+/// When the system gives no more threads.
+pub(super) fn serve() -> io::Result<()> {
+    let mut office = office();
+    if office.served == 0 {
+        let shift = office.shift;
+        thread::Builder::new().name("consort".to_owned()).spawn(move || work(shift))?;
+    }
+    office.served += 1;
+    Ok(())
+}
+
+/// For one queue less. After the last one the thread ends.
+pub(super) fn stop_serving() {
+    let mut office = office();
+    office.served -= 1;
+    if office.served == 0 {
+        office.shift += 1;
+        drop(office);
+        ALERT.ring();
+    }
+}
+
+/// Lets go of what a group was part of, which may take a while: by the thread, when it has nothing
+/// else to do.
+pub(super) fn let_go(membership: Arc<Membership>) {
+    office().let_go.push(membership);
+    ALERT.ring();
+}
+
+/// Has the thread see to a queue.
+pub(super) fn attend(queue: Arc<Queue>) {
+    office().inbox.push(queue);
+    ALERT.ring();
+}
+
+#[derive(Debug)]
+struct Office {
+    /// Queues that have something to do.
+    inbox: Vec<Arc<Queue>>,
+    /// How many queues the thread is there for.
+    served: usize,
+    /// A thread of an earlier shift has to go.
+    shift: u64,
+    let_go: Vec<Arc<Membership>>,
+}
+
+fn office() -> MutexGuard<'static, Office> {
+    OFFICE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn work(shift: u64) {
+    let mut tasks = Tasks::new();
+    loop {
+        let heard = ALERT.rings();
+        let mut office = office();
+        let is_over = office.shift != shift;
+        if !is_over {
+            tasks.add(std::mem::take(&mut office.inbox));
+        }
+        let let_go = tasks.is_empty().then(|| std::mem::take(&mut office.let_go));
+        drop(office);
+        match let_go {
+            None => tasks.go_on(heard),
+            Some(_) if is_over => return,
+            Some(let_go) if let_go.is_empty() => ALERT.doze(heard, &[], IDLE),
+            Some(let_go) => drop(let_go),
+        }
+    }
+}
+
+/// The queues that have something to do.
+struct Tasks {
+    tasks: Vec<Task>,
+    patience: Patience,
+    looked_round: Instant,
+}
+
+impl Tasks {
+    fn new() -> Self {
+        let patience = Patience::for_ranks(1, 1);
+        Self { tasks: Vec::new(), patience, looked_round: Instant::now() }
+    }
+
+    fn add(&mut self, queues: Vec<Arc<Queue>>) {
+        if let (true, Some(first)) = (self.tasks.is_empty(), queues.first()) {
+            self.patience = first.patience();
+        }
+        self.tasks.extend(queues.into_iter().map(|queue| Task { queue, carried: None }));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
+    /// Goes on until one of them came further or something new was heard of.
+    fn go_on(&mut self, heard: u32) {
+        if self.looked_round.elapsed() > LOOK_ROUND {
+            self.look_round();
+        }
+        let mut patience = self.patience;
+        let all = RefCell::new(&mut *self);
+        let gone_on: Result<(), Infallible> = patience.wait(
+            || ALERT.rings() != heard || all.borrow_mut().any_moves(),
+            |limit| {
+                let all = all.borrow();
+                let carried = all.tasks.iter().filter_map(|task| task.carried.as_ref());
+                let watches: Vec<_> = carried.filter_map(|it| it.notes().take_watch()).collect();
+                ALERT.doze(heard, &watches, limit);
+            },
+            || {
+                all.borrow_mut().look_round();
+                Ok(())
+            },
+        );
+        let Ok(()) = gone_on;
+        self.patience = patience;
+    }
+
+    /// Has every call look whether to go on waiting.
+    fn look_round(&mut self) {
+        self.looked_round = Instant::now();
+        for Task { queue, carried } in &self.tasks {
+            if let Some(carried) = carried {
+                carried.notes().look_round(carried.deadline().min(queue.patience_of_others()));
+            }
+        }
+    }
+
+    fn any_moves(&mut self) -> bool {
+        let mut moved = false;
+        let mut at = 0;
+        while at < self.tasks.len() {
+            match self.tasks[at].go_on() {
+                Went::Nowhere => at += 1,
+                Went::Further => {
+                    moved = true;
+                    at += 1;
+                }
+                Went::ToTheEnd => {
+                    moved = true;
+                    self.tasks.swap_remove(at);
+                }
+            }
+        }
+        moved
+    }
+}
+
+/// A queue, and its call on its way.
+struct Task {
+    queue: Arc<Queue>,
+    carried: Option<Carried>,
+}
+
+enum Went {
+    Nowhere,
+    Further,
+    ToTheEnd,
+}
+
+impl Task {
+    fn go_on(&mut self) -> Went {
+        let carried = match &mut self.carried {
+            Some(carried) => carried,
+            none => match self.queue.next() {
+                Some((held, job)) => none.insert(Carried::new(held, job)),
+                None => return Went::ToTheEnd,
+            },
+        };
+        if carried.go_on() {
+            self.carried = None;
+            return Went::Further;
+        }
+        if carried.notes().take_moved() { Went::Further } else { Went::Nowhere }
+    }
+}
+
+static OFFICE: Mutex<Office> =
+    Mutex::new(Office { inbox: Vec::new(), served: 0, shift: 0, let_go: Vec::new() });
+static ALERT: Alert = Alert::new();
+
+/// A call that never has to sleep looks round as often as one that does.
+const LOOK_ROUND: Duration = Duration::from_millis(20);
+/// It is rung for when there is something to do.
+const IDLE: Duration = Duration::from_secs(3600);

@@ -1,0 +1,126 @@
+//! Queued calls, and the lane in the hands of whoever carries them out.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use consort_store::Deadline;
+
+use super::Queue;
+use crate::engine::lane::Lane;
+use crate::engine::pace::Notes;
+use crate::error::Result;
+use crate::job::{Job, Lists};
+
+/// A lane that was taken out of its queue, and goes back in any case. If that is not because its
+/// call is done, the group ends.
+#[derive(Debug)]
+pub(crate) struct Held {
+    queue: Arc<Queue>,
+    /// `None` when it was given back.
+    lane: Option<Box<Lane>>,
+}
+
+impl Held {
+    pub(super) fn new(queue: Arc<Queue>, lane: Box<Lane>) -> Self {
+        Self { queue, lane: Some(lane) }
+    }
+
+    fn lane(&mut self) -> &mut Lane {
+        self.lane.as_mut().expect("it is held until the end")
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(mut lane) = self.lane.take() {
+            lane.abort("an asynchronous call has panicked");
+            self.queue.take_back(lane, &mut || {});
+        }
+    }
+}
+
+/// Carries out queued calls on this thread. They wait as long as they may themselves, but no longer
+/// than `until`.
+pub(crate) fn carry_out_here(mut held: Held, mut job: Job, until: Deadline) {
+    undisturbed(move || {
+        let until = until.min(job.deadline());
+        let mut result = Ok(());
+        for index in 0..job.count() {
+            let mut lists = Lists::default();
+            let call = job.call(index, &mut lists);
+            let left = until.remaining().unwrap_or(std::time::Duration::MAX);
+            result = held.lane().run(&call, left, false);
+            if result.is_err() {
+                break;
+            }
+        }
+        finish(held, job, result);
+    });
+}
+
+/// Queued calls on their way, which let their thread do something else when they have to wait.
+pub(crate) struct Carried {
+    call: Pin<Box<dyn Future<Output = ()>>>,
+    notes: Rc<Notes>,
+    until: Deadline,
+}
+
+impl Carried {
+    pub(crate) fn new(held: Held, job: Job) -> Self {
+        let until = job.deadline();
+        let notes = Rc::new(Notes::new(until));
+        Self { call: Box::pin(carry_out(held, job, notes.clone())), notes, until }
+    }
+
+    /// Goes on as far as it can. Says whether it is done.
+    pub(crate) fn go_on(&mut self) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        let mut done = true;
+        undisturbed(|| done = self.call.as_mut().poll(&mut context).is_ready());
+        done
+    }
+
+    /// How it waits.
+    pub(crate) fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    /// When it has to be done.
+    pub(crate) fn deadline(&self) -> Deadline {
+        self.until
+    }
+}
+
+async fn carry_out(mut held: Held, mut job: Job, notes: Rc<Notes>) {
+    let mut result = Ok(());
+    for index in 0..job.count() {
+        let mut lists = Lists::default();
+        let call = job.call(index, &mut lists);
+        result = held.lane().run_elsewhere(&call, &notes).await;
+        if result.is_err() {
+            break;
+        }
+    }
+    finish(held, job, result);
+}
+
+/// In the moment in which the result is known the lane is free: who makes a blocking call finds
+/// what was before it done, and who hears that it is done can let go of the group.
+fn finish(mut held: Held, job: Job, result: Result<()>) {
+    job.finish_within(result, |settle| {
+        if let Some(lane) = held.lane.take() {
+            held.queue.take_back(lane, settle);
+        }
+    });
+}
+
+/// What goes wrong in somebody's buffer goes wrong in its own call, and in its group, but not in
+/// whoever carries it out.
+fn undisturbed(run: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(run)).is_err() {
+        tracing::error!("an asynchronous call has panicked");
+    }
+}

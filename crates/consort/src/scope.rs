@@ -1,0 +1,236 @@
+//! Asynchronous calls on borrowed buffers.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use consort_sys::dtype::{Element, ReduceOp};
+use consort_sys::lend::{Lender, lending};
+
+use crate::error::Result;
+use crate::group::{Group, Rank};
+use crate::owned::{self, GivesBack};
+use crate::work::Work;
+
+/// # Scopes
+impl Group {
+    /// Lets calls on borrowed buffers go on in the background while `f` does something else, and
+    /// waits for all of them before it returns, even if `f` panics.
+    ///
+    /// ```
+    /// use consort::ReduceOp;
+    ///
+    /// let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let (mut gradients, mut weights) = ([0.5_f32; 64], [1.0_f32; 64]);
+    /// let loss = group.scope(|s| {
+    ///     s.all_reduce(&mut gradients, ReduceOp::Avg)?;
+    ///     s.broadcast(&mut weights, 0)?;
+    ///     // … meanwhile …
+    ///     Ok(0.25)
+    /// })?;
+    /// println!("{loss}: {} {}", gradients[0], weights[0]);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
+    /// Until then the buffers cannot be used:
+    ///
+    /// ```compile_fail,E0499
+    /// # use consort::ReduceOp;
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let mut gradients = [0.5_f32; 64];
+    /// group.scope(|s| {
+    ///     s.all_reduce(&mut gradients, ReduceOp::Avg)?;
+    ///     gradients.fill(0.0);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
+    /// and they have to be there before the scope is:
+    ///
+    /// ```compile_fail,E0597
+    /// # use consort::ReduceOp;
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// group.scope(|s| {
+    ///     let mut gradients = [0.5_f32; 64];
+    ///     s.all_reduce(&mut gradients, ReduceOp::Avg)
+    /// })?;
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
+    /// Nor can the scope be kept for later:
+    ///
+    /// ```compile_fail,E0521
+    /// # use consort::ReduceOp;
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let mut kept = None;
+    /// group.scope(|s| {
+    ///     kept = Some(s);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// That of the first call that failed; if none did, that of `f`.
+    pub fn scope<'env, R>(
+        &self,
+        f: impl for<'scope> FnOnce(&Scope<'scope, 'env>) -> Result<R>,
+    ) -> Result<R> {
+        lending(|lender| {
+            let scope = Scope { group: self.clone(), lender, works: Mutex::default() };
+            let result = f(&scope);
+            scope.join()?;
+            result
+        })
+    }
+}
+
+/// Where calls on borrowed buffers go on; see [`Group::scope`].
+///
+/// The methods return at once. They mean what those of [`Group`] mean that are called the same.
+pub struct Scope<'scope, 'env: 'scope> {
+    group: Group,
+    lender: &'scope Lender<'scope, 'env>,
+    /// In the order in which they were begun.
+    works: Mutex<Vec<Box<dyn Join>>>,
+}
+
+impl<'scope> Scope<'scope, '_> {
+    /// As [`Group::barrier`].
+    ///
+    /// # Errors
+    /// When the group cannot make calls at all.
+    pub fn barrier(&self) -> Result<()> {
+        self.start(owned::barrier())
+    }
+
+    /// As [`Group::all_reduce`].
+    ///
+    /// # Errors
+    /// When the call makes no sense. Nothing is moved, and the group goes on.
+    pub fn all_reduce<T: Element>(&self, buffer: &'scope mut [T], op: ReduceOp) -> Result<()> {
+        self.start(owned::all_reduce(self.lender.lend_mut(buffer), op))
+    }
+
+    /// As [`Group::broadcast`].
+    ///
+    /// # Errors
+    /// When the call makes no sense. Nothing is moved, and the group goes on.
+    pub fn broadcast<T: Element>(
+        &self,
+        buffer: &'scope mut [T],
+        root: impl Into<Rank>,
+    ) -> Result<()> {
+        self.start(owned::broadcast(self.lender.lend_mut(buffer), root.into()))
+    }
+
+    /// As [`Group::reduce`].
+    ///
+    /// # Errors
+    /// When the call makes no sense. Nothing is moved, and the group goes on.
+    pub fn reduce<T: Element>(
+        &self,
+        buffer: &'scope mut [T],
+        op: ReduceOp,
+        root: impl Into<Rank>,
+    ) -> Result<()> {
+        let buffer = self.lender.lend_mut(buffer);
+        self.start(owned::reduce(buffer, op, root.into(), self.group.rank()))
+    }
+
+    /// As [`Group::all_gather`].
+    ///
+    /// # Errors
+    /// When the call makes no sense. Nothing is moved, and the group goes on.
+    pub fn all_gather<T: Element>(
+        &self,
+        input: &'scope [T],
+        output: &'scope mut [T],
+    ) -> Result<()> {
+        self.start(owned::all_gather(self.lender.lend(input), self.lender.lend_mut(output)))
+    }
+
+    /// As [`Group::gather`].
+    ///
+    /// # Errors
+    /// When the call makes no sense. Nothing is moved, and the group goes on.
+    pub fn gather<T: Element>(
+        &self,
+        input: &'scope [T],
+        output: Option<&'scope mut [T]>,
+        root: impl Into<Rank>,
+    ) -> Result<()> {
+        let output = output.map(|output| self.lender.lend_mut(output));
+        self.start(owned::gather(self.lender.lend(input), output, root.into()))
+    }
+
+    /// As [`Group::scatter`].
+    ///
+    /// # Errors
+    /// When the call makes no sense. Nothing is moved, and the group goes on.
+    pub fn scatter<T: Element>(
+        &self,
+        input: Option<&'scope [T]>,
+        output: &'scope mut [T],
+        root: impl Into<Rank>,
+    ) -> Result<()> {
+        let input = input.map(|input| self.lender.lend(input));
+        self.start(owned::scatter(input, self.lender.lend_mut(output), root.into()))
+    }
+
+    /// As [`Group::reduce_scatter`].
+    ///
+    /// # Errors
+    /// When the call makes no sense. Nothing is moved, and the group goes on.
+    pub fn reduce_scatter<T: Element>(
+        &self,
+        input: &'scope [T],
+        output: &'scope mut [T],
+        op: ReduceOp,
+    ) -> Result<()> {
+        let (input, output) = (self.lender.lend(input), self.lender.lend_mut(output));
+        self.start(owned::reduce_scatter(input, output, op))
+    }
+
+    /// As [`Group::all_to_all`].
+    ///
+    /// # Errors
+    /// When the call makes no sense. Nothing is moved, and the group goes on.
+    pub fn all_to_all<T: Element>(
+        &self,
+        input: &'scope [T],
+        output: &'scope mut [T],
+    ) -> Result<()> {
+        self.start(owned::all_to_all(self.lender.lend(input), self.lender.lend_mut(output)))
+    }
+
+    fn start(&self, call: impl GivesBack) -> Result<()> {
+        let work = self.group.start(call)?;
+        self.works.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(work));
+        Ok(())
+    }
+
+    /// Waits for all of them. The first error counts.
+    fn join(self) -> Result<()> {
+        let works = self.works.into_inner().unwrap_or_else(PoisonError::into_inner);
+        works.into_iter().map(Join::join).fold(Ok(()), Result::and)
+    }
+}
+
+impl fmt::Debug for Scope<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scope").field("group", &self.group.name()).finish_non_exhaustive()
+    }
+}
+
+/// A work, whatever it gives back.
+trait Join: Send {
+    fn join(self: Box<Self>) -> Result<()>;
+}
+
+impl<B: Send> Join for Work<B> {
+    fn join(self: Box<Self>) -> Result<()> {
+        self.wait()?;
+        Ok(())
+    }
+}

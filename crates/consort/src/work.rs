@@ -1,0 +1,204 @@
+//! What a rank holds of a call that is carried out elsewhere.
+
+mod outcome;
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use consort_store::Deadline;
+
+use crate::backend::Backend;
+use crate::error::{Error, Result};
+
+pub use self::outcome::Completion;
+pub(crate) use self::outcome::Outcome;
+
+/// An asynchronous call on its way, which gives back what it owns when it is done.
+///
+/// It can be [waited](Self::wait) for, asked [whether it is done](Self::is_done), or awaited: it is
+/// a plain [`Future`], for any executor. Works can be waited for in any order.
+///
+/// Dropping it does not end the call, for no rank can leave a call that others are in. The call
+/// goes on, and its buffers live until it is done.
+///
+/// ```
+/// use consort::ReduceOp;
+///
+/// let group = consort::Builder::new().rank(0).world(1).init()?;
+/// let work = group.all_reduce_async(vec![1.0_f32; 1024], ReduceOp::Sum)?;
+/// // … something else in the meantime …
+/// let sums = work.wait()?;
+/// assert_eq!(sums.len(), 1024);
+/// # Ok::<(), consort::Error>(())
+/// ```
+///
+/// The buffer belongs to the call until then:
+///
+/// ```compile_fail,E0382
+/// # use consort::ReduceOp;
+/// # let group = consort::Builder::new().rank(0).world(1).init()?;
+/// let numbers = vec![1.0_f32; 1024];
+/// let work = group.all_reduce_async(numbers, ReduceOp::Sum)?;
+/// println!("{}", numbers[0]);
+/// # work.wait()?;
+/// # Ok::<(), consort::Error>(())
+/// ```
+///
+/// and whoever throws the work away does not do so by mistake:
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// # use consort::ReduceOp;
+/// # fn all(group: &consort::Group) -> Result<(), consort::Error> {
+/// group.all_reduce_async(vec![1.0_f32; 1024], ReduceOp::Sum)?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "the buffers come back from `wait`; to let the call go on unattended, drop the work"]
+pub struct Work<B> {
+    outcome: Arc<Outcome<B>>,
+    backend: Arc<dyn Backend>,
+    operation: &'static str,
+    number: u64,
+}
+
+impl<B> Work<B> {
+    pub(crate) fn new(
+        outcome: Arc<Outcome<B>>,
+        backend: Arc<dyn Backend>,
+        operation: &'static str,
+        number: u64,
+    ) -> Self {
+        Self { outcome, backend, operation, number }
+    }
+
+    /// Waits until the call is done. If nobody has begun with it, this thread carries it out.
+    ///
+    /// The time it may take is the group's [timeout](crate::Group::timeout), counted from when the
+    /// call was made; when it has passed, the group ends, as in any other call.
+    ///
+    /// # Errors
+    /// Why the call failed, with the buffers. What is in them then is not specified.
+    pub fn wait(self) -> Result<B, Failed<B>> {
+        if !self.outcome.is_known() {
+            self.backend.help(self.number);
+        }
+        self.outcome.wait()
+    }
+
+    /// Waits until the call is done, but not longer than this.
+    ///
+    /// ```
+    /// # use consort::{Deadline, ReduceOp};
+    /// # use std::time::Duration;
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let mut work = group.barrier_async()?;
+    /// loop {
+    ///     match work.wait_until(Deadline::after(Duration::from_millis(100))) {
+    ///         Ok(done) => break done?,
+    ///         Err(not_yet) => work = not_yet,
+    ///     }
+    ///     println!("still waiting");
+    /// }
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The work itself, if the call is not done by then. The call goes on.
+    pub fn wait_until(self, until: Deadline) -> Result<Result<B, Failed<B>>, Self> {
+        self.outcome.wait_until(until).ok_or(self)
+    }
+
+    /// Whether the call is done. Never waits.
+    pub fn is_done(&self) -> bool {
+        self.outcome.is_known()
+    }
+
+    /// Which of the group's calls it is, from 1. Of several that are carried out as one it is the
+    /// first.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// What the call does: `all_reduce` and so on.
+    pub fn operation(&self) -> &'static str {
+        self.operation
+    }
+
+    /// Calls `hook` when the call is done, before anybody hears of that; at once if it is done
+    /// already. It can be used for what has to happen even if nobody waits.
+    ///
+    /// The hook is called by the thread that completes the call, which has other calls to see to:
+    /// it has to be short, and must not wait for a call of the same group. If it panics, that is
+    /// logged.
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let work = group.barrier_async()?;
+    /// work.on_done(|call| {
+    ///     println!("{} {} took {:?}", call.operation, call.number, call.finished - call.called);
+    /// });
+    /// work.wait()?;
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    pub fn on_done(&self, hook: impl FnOnce(&Completion) + Send + 'static) {
+        self.outcome.on_done(Box::new(hook));
+    }
+}
+
+impl<B> Future for Work<B> {
+    type Output = Result<B, Failed<B>>;
+
+    /// # Panics
+    /// When it is polled again after it was ready.
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.outcome.poll(context)
+    }
+}
+
+impl<B> fmt::Debug for Work<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = if self.is_done() { "done" } else { "on its way" };
+        write!(f, "call {}, {}, {state}", self.number, self.operation)
+    }
+}
+
+/// What beginning a call gives: its work, or the error of a call that makes no sense, with its
+/// buffers.
+pub type Begun<B> = Result<Work<B>, Failed<B>>;
+
+/// Why a call failed, with the buffers that it owned.
+///
+/// It becomes an [`Error`] by `?` where the buffers are not wanted.
+pub struct Failed<B> {
+    /// What happened.
+    pub error: Error,
+    /// What the call owned. If it had begun, what is in there is not specified.
+    pub buffer: B,
+}
+
+impl<B> From<Failed<B>> for Error {
+    fn from(failed: Failed<B>) -> Self {
+        failed.error
+    }
+}
+
+impl<B> std::error::Error for Failed<B> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}
+
+impl<B> fmt::Display for Failed<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<B> fmt::Debug for Failed<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.error, f)
+    }
+}

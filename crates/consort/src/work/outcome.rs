@@ -1,0 +1,158 @@
+//! What came of a call: where the one who carries it out and the one who waits for it meet.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use consort_store::Deadline;
+
+use super::Failed;
+use crate::error::Result;
+use crate::job::Known;
+
+/// What is known of a call that is done.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Completion {
+    /// What it did: `all_reduce` and so on, or `coalesced`.
+    pub operation: &'static str,
+    /// Which of the group's calls it was, from 1; the first of several that were carried out as
+    /// one.
+    pub number: u64,
+    /// When it was made.
+    pub called: Instant,
+    /// When it was begun.
+    pub started: Instant,
+    /// When it was done.
+    pub finished: Instant,
+    /// What went wrong, if something did.
+    pub error: Option<String>,
+}
+
+/// Called with what is known.
+pub(crate) type Hook = Box<dyn FnOnce(&Completion) + Send>;
+
+/// What came of a call, once it is known.
+pub(crate) struct Outcome<B> {
+    state: Mutex<State<B>>,
+    known: Condvar,
+}
+
+struct State<B> {
+    result: Option<Result<B, Failed<B>>>,
+    completion: Option<Completion>,
+    hooks: Vec<Hook>,
+    waker: Option<Waker>,
+}
+
+impl<B> Default for Outcome<B> {
+    fn default() -> Self {
+        let state = State { result: None, completion: None, hooks: Vec::new(), waker: None };
+        Self { state: Mutex::new(state), known: Condvar::new() }
+    }
+}
+
+impl<B> Outcome<B> {
+    /// Calls the hooks, even those that are added meanwhile.
+    pub(crate) fn announce(&self, completion: &Completion) {
+        loop {
+            let hooks = std::mem::take(&mut self.lock().hooks);
+            if hooks.is_empty() {
+                return;
+            }
+            hooks.into_iter().for_each(|hook| call(hook, completion));
+        }
+    }
+
+    /// Makes it known.
+    pub(crate) fn settle(&self, result: Result<B, Failed<B>>, completion: Completion) {
+        let mut state = self.lock();
+        state.result = Some(result);
+        state.completion = Some(completion);
+    }
+
+    pub(crate) fn is_known(&self) -> bool {
+        self.lock().completion.is_some()
+    }
+
+    pub(crate) fn wait(&self) -> Result<B, Failed<B>> {
+        self.wait_until(Deadline::never()).expect("there is no limit")
+    }
+
+    /// `None` if it is not known by then.
+    pub(crate) fn wait_until(&self, until: Deadline) -> Option<Result<B, Failed<B>>> {
+        let mut state = self.lock();
+        loop {
+            if let Some(result) = state.result.take() {
+                return Some(result);
+            }
+            state = match until.remaining() {
+                None => self.known.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(left) if left.is_zero() => return None,
+                Some(left) => {
+                    let waited = self.known.wait_timeout(state, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+
+    pub(crate) fn poll(&self, context: &mut Context<'_>) -> Poll<Result<B, Failed<B>>> {
+        let mut state = self.lock();
+        assert!(
+            state.completion.is_none() || state.result.is_some(),
+            "a work is not polled again after it was ready"
+        );
+        match state.result.take() {
+            Some(result) => Poll::Ready(result),
+            None => {
+                match &mut state.waker {
+                    Some(waker) => waker.clone_from(context.waker()),
+                    none => *none = Some(context.waker().clone()),
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    pub(crate) fn on_done(&self, hook: Hook) {
+        let mut state = self.lock();
+        match state.completion.clone() {
+            None => state.hooks.push(hook),
+            Some(completion) => {
+                drop(state);
+                call(hook, &completion);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<B>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<B: Send> Known for Outcome<B> {
+    fn wake(&self) {
+        let mut state = self.lock();
+        let (waker, completion) = (state.waker.take(), state.completion.clone());
+        drop(state);
+        self.known.notify_all();
+        if let Some(waker) = waker {
+            undisturbed("a waker", || waker.wake());
+        }
+        // Some may have been added between the announcement and the settlement.
+        completion.into_iter().for_each(|completion| self.announce(&completion));
+    }
+}
+
+fn call(hook: Hook, completion: &Completion) {
+    undisturbed("a hook", || hook(completion));
+}
+
+/// Runs somebody else's code, whose panic is not ours.
+fn undisturbed(what: &str, run: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(run)).is_err() {
+        tracing::error!("{what} of an asynchronous call has panicked");
+    }
+}

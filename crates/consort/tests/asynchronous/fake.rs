@@ -1,0 +1,191 @@
+//! Groups whose other ranks are not there, and backends of somebody else's.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use consort::{
+    Backend, Call, Capabilities, Dtype, Error, Group, Incoming, Job, Lists, Operation, Outgoing,
+    Rank, ReduceOp, Result, Terms,
+};
+
+use crate::meet::alone;
+
+#[test]
+fn a_fake_group_leaves_what_is_documented() {
+    let group = Group::fake(1, 3).unwrap();
+    assert_eq!((group.rank().get(), group.world(), group.local_world()), (1, 3, 3));
+    assert_eq!(group.backend_name().unwrap(), "fake");
+    group.barrier().unwrap();
+
+    let mut numbers = [1, 2, 3];
+    group.all_reduce(&mut numbers, ReduceOp::Sum).unwrap();
+    group.broadcast(&mut numbers, 0).unwrap();
+    group.reduce(&mut numbers, ReduceOp::Max, 1).unwrap();
+    assert_eq!(numbers, [1, 2, 3]);
+    let mut elsewhere = [0; 3];
+    group.all_reduce_into(&numbers, &mut elsewhere, ReduceOp::Sum).unwrap();
+    assert_eq!(elsewhere, numbers);
+
+    let mut all = [0; 6];
+    group.all_gather(&[7, 8], &mut all).unwrap();
+    assert_eq!(all, [7, 8, 7, 8, 7, 8]);
+    let mut at_root = [0; 3];
+    group.gather(&[5], Some(&mut at_root), 1).unwrap();
+    assert_eq!(at_root, [5; 3]);
+    group.gather(&[5], None, 0).unwrap();
+
+    let mut part = [0; 2];
+    group.scatter(Some(&[1, 2, 3, 4, 5, 6]), &mut part, 1).unwrap();
+    assert_eq!(part, [3, 4]);
+    group.scatter(None, &mut part, 0).unwrap();
+    assert_eq!(part, [3, 4]);
+    group.reduce_scatter(&[1, 2, 3, 4, 5, 6], &mut part, ReduceOp::Product).unwrap();
+    assert_eq!(part, [3, 4]);
+
+    let mut exchanged = [0; 3];
+    group.all_to_all(&[4, 5, 6], &mut exchanged).unwrap();
+    assert_eq!(exchanged, [4, 5, 6]);
+    let mut uneven = [0; 6];
+    group.all_to_all_uneven(&[1, 2, 3, 4], &[1, 2, 1], &mut uneven, &[3, 2, 1]).unwrap();
+    assert_eq!(uneven, [1, 1, 1, 2, 3, 4]);
+    assert_eq!(group.calls(), 13);
+}
+
+#[test]
+fn a_fake_group_refuses_what_a_real_one_refuses() {
+    assert!(matches!(Group::fake(3, 3), Err(Error::Argument(_))));
+    assert!(Group::fake(0, 0).is_err());
+    let group = Group::fake(0, 3).unwrap();
+    assert!(group.all_gather(&[1], &mut [0; 4]).is_err());
+    assert!(group.broadcast(&mut [1], 3).is_err());
+    assert!(group.all_reduce(&mut [1.0], ReduceOp::BitOr).is_err());
+    assert!(group.gather(&[1], None, 0).is_err());
+    assert!(group.new_group(&[0, 0]).is_err());
+    assert_eq!(group.calls(), 0);
+}
+
+#[test]
+fn a_fake_group_has_parts_and_asynchronous_calls() {
+    let group = Group::fake(2, 4).unwrap();
+    let part = group.new_group(&[3, 2]).unwrap().unwrap();
+    assert_eq!((part.rank().get(), part.world(), part.world_ranks()), (1, 2, &[3, 2][..]));
+    assert!(group.new_group(&[0, 1]).unwrap().is_none());
+    let all = group.split(Some(5), -1).unwrap().unwrap();
+    assert_eq!((all.rank().get(), all.world()), (2, 4));
+    assert!(group.split(None, 0).unwrap().is_none());
+
+    let work = part.all_gather_async(vec![6_u8], vec![0; 2]).unwrap();
+    assert!(work.is_done());
+    assert_eq!((work.number(), work.wait().unwrap().1), (1, vec![6, 6]));
+    let mut borrowed = [1.0_f32; 3];
+    part.scope(|s| s.all_reduce(&mut borrowed, ReduceOp::Sum)).unwrap();
+    assert_eq!(borrowed, [1.0; 3]);
+
+    part.send(&[1_u8; 5], 0, 3).unwrap();
+    assert_eq!(part.recv_any(&mut [9_u8], 3).unwrap(), part.rank());
+    let mut untouched = [4_u8];
+    part.recv(&mut untouched, 0, 3).unwrap();
+    assert_eq!(untouched, [4]);
+    assert!(part.send(&[1_u8], 2, 0).is_err());
+
+    part.abort("enough");
+    assert!(part.send(&[1_u8], 0, 0).is_err());
+    let failed = part.all_reduce_async(vec![1_u8], ReduceOp::Sum).unwrap().wait().unwrap_err();
+    assert_eq!(failed.buffer, [1]);
+    let error = part.barrier().unwrap_err();
+    assert!(matches!(&error, Error::Aborted { by: 1, reason, .. } if reason == "enough"));
+    group.barrier().unwrap();
+    assert!(matches!(group.symmetric::<u8>(1).map(drop), Err(Error::Fake)));
+}
+
+/// A backend that notes what it is asked for.
+#[derive(Debug)]
+struct Noting {
+    inner: Capabilities,
+    noted: Mutex<Vec<Operation>>,
+}
+
+impl Backend for Noting {
+    fn name(&self) -> &'static str {
+        "noting"
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.inner
+    }
+
+    fn run(&self, call: &Call<'_>, _terms: Terms) -> Result<()> {
+        self.noted.lock().unwrap().push(call.operation());
+        Ok(())
+    }
+
+    fn submit(&self, mut job: Job) -> u64 {
+        let number = self.calls() + 1;
+        job.accept(number);
+        for index in 0..job.count() {
+            let mut lists = Lists::default();
+            self.noted.lock().unwrap().push(job.call(index, &mut lists).operation());
+        }
+        // What is dropped has failed.
+        if number < 4 {
+            job.finish(Ok(()));
+        }
+        number
+    }
+
+    fn exchange(
+        &self,
+        _outgoing: Option<Outgoing<'_>>,
+        incoming: Option<Incoming<'_>>,
+        _timeout: Duration,
+    ) -> Result<Option<Rank>> {
+        Ok(incoming.and_then(|message| message.from))
+    }
+
+    fn abort(&self, _reason: &str) {}
+
+    fn calls(&self) -> u64 {
+        self.noted.lock().unwrap().len() as u64
+    }
+}
+
+#[test]
+fn a_group_can_have_a_backend_of_somebody_else() {
+    let inner = *Group::fake(0, 2).unwrap().capabilities().unwrap();
+    let noting = Arc::new(Noting { inner, noted: Mutex::default() });
+    let group = Group::fake(0, 2).unwrap().with_backend(noting.clone());
+    assert_eq!(group.backend_name().unwrap(), "noting");
+    group.barrier().unwrap();
+    let work = group.coalesced(|calls| {
+        let one = calls.all_reduce(vec![1_u8], ReduceOp::Sum)?;
+        Ok((one, calls.broadcast(vec![2_u8], 0)?))
+    });
+    assert_eq!(work.unwrap().wait().unwrap(), (vec![1], vec![2]));
+    let failed = group.all_reduce_async(vec![3_u8], ReduceOp::Sum).unwrap().wait().unwrap_err();
+    assert!(matches!(failed.error, Error::Abandoned { .. }));
+    assert_eq!(failed.buffer, [3]);
+    let mut buffer = [0_u8];
+    let message = Incoming {
+        dtype: Dtype::U8,
+        buffer: (&mut buffer[..]).into(),
+        from: Some(1.into()),
+        tag: 0.into(),
+    };
+    assert_eq!(group.exchange(None, Some(message)).unwrap(), Some(1.into()));
+    use Operation::{AllReduce, Barrier, Broadcast};
+    assert_eq!(*noting.noted.lock().unwrap(), [Barrier, AllReduce, Broadcast, AllReduce]);
+}
+
+#[test]
+fn a_backend_says_what_it_can_do() {
+    let group = alone();
+    assert_eq!(group.backend_name().unwrap(), "host");
+    let can = group.capabilities().unwrap();
+    assert!(can.moves_data && can.abort_reaches_all && can.notices_death);
+    assert!(can.supports(Operation::Barrier, None, None));
+    for operation in Operation::ALL {
+        assert!(can.supports(operation, Some(Dtype::F8E5m2), Some(ReduceOp::Max)));
+    }
+    assert!(!can.supports(Operation::Reduce, Some(Dtype::C64), Some(ReduceOp::Max)));
+    assert!(!Group::fake(0, 1).unwrap().capabilities().unwrap().moves_data);
+}

@@ -1,0 +1,85 @@
+//! The thread that carries out asynchronous calls.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use consort::ReduceOp;
+use consort_testkit::ranks;
+
+use crate::meet::{LARGE, LONG, meet, mine};
+
+/// How many threads of this process are there for asynchronous calls.
+fn threads() -> usize {
+    let names = fs::read_dir("/proc/self/task").unwrap().filter_map(|task| {
+        // A thread may end while one looks.
+        fs::read_to_string(task.ok()?.path().join("comm")).ok()
+    });
+    names.filter(|name| name.trim_end() == "consort").count()
+}
+
+/// The system shows with some delay that a thread has begun or ended.
+fn await_threads(count: usize) {
+    let until = Instant::now() + LONG;
+    while threads() != count {
+        assert!(Instant::now() < until, "{} threads instead of {count}", threads());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn there_is_one_thread_for_all_groups_and_none_without_asynchronous_calls() {
+    ranks(2, |ctx| {
+        let group = meet(ctx);
+        let groups: Vec<_> = (0..3).map(|_| group.split(Some(0), 0).unwrap().unwrap()).collect();
+        group.barrier().unwrap();
+        assert_eq!(threads(), 0);
+        for _ in 0..3 {
+            for group in &groups {
+                group.all_reduce_async(mine(group, 100), ReduceOp::Sum).unwrap().wait().unwrap();
+            }
+            await_threads(1);
+        }
+        group.barrier().unwrap();
+        drop(groups);
+        await_threads(0);
+
+        // It comes again when it is needed.
+        group.all_reduce_async(mine(&group, 100), ReduceOp::Sum).unwrap().wait().unwrap();
+        await_threads(1);
+        drop(group);
+        await_threads(0);
+    });
+}
+
+#[test]
+fn a_group_that_is_dropped_with_calls_on_their_way_is_left_when_they_are_done() {
+    ranks(2, |ctx| {
+        let group = meet(ctx);
+        let work = group.all_reduce_async(mine(&group, LARGE), ReduceOp::Sum).unwrap();
+        drop(group);
+        assert_eq!(work.wait().unwrap(), vec![3.0; LARGE]);
+        await_threads(0);
+    });
+}
+
+#[test]
+fn a_thread_that_has_nothing_to_do_sleeps() {
+    ranks(2, |ctx| {
+        let group = meet(ctx);
+        group.all_reduce_async(mine(&group, 100), ReduceOp::Sum).unwrap().wait().unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        let before = processor_time();
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(processor_time() - before <= 1, "in hundredths of a second");
+        group.barrier().unwrap();
+    });
+}
+
+/// How long the thread has computed, in the system's units of a hundredth of a second.
+fn processor_time() -> u64 {
+    let tasks = fs::read_dir("/proc/self/task").unwrap();
+    let stats = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("stat")).ok());
+    let stat = stats.into_iter().find(|stat| stat.contains("(consort)")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
