@@ -12,6 +12,7 @@ mod args;
 mod bytes;
 mod data;
 mod measurer;
+mod memory;
 mod op;
 mod ours;
 mod peer;

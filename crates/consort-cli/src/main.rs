@@ -43,7 +43,6 @@ enum Command {
     Doctor(doctor::Args),
     Secret(secret::Args),
 
-    #[command(hide = true)]
     Bench(bench::Args),
 
     /// What `bench` starts for each rank.

@@ -71,6 +71,15 @@ impl Op {
         )
     }
 
+    /// Whether its result goes where its input was, if that was asked for: some have no choice.
+    pub(crate) const fn is_in_place(self, asked: bool) -> bool {
+        match self {
+            Self::Broadcast => true,
+            Self::SendRecv => false,
+            _ => asked,
+        }
+    }
+
     /// Whether it combines numbers.
     pub(crate) const fn reduces(self) -> bool {
         matches!(self, Self::AllReduce | Self::Reduce | Self::ReduceScatter)

@@ -30,9 +30,6 @@ impl Ours {
         if setting.transport == Transport::Tcp {
             return Err(cannot("collectives over TCP are not there yet"));
         }
-        if setting.symmetric {
-            return Err(cannot("buffers in symmetric memory are not there yet"));
-        }
         let secret = Secret::generate().map_err(cannot)?;
         let anywhere = "127.0.0.1:0".parse().expect("it is an address");
         let meeting = Server::start(anywhere, &secret).map_err(cannot)?;
@@ -42,6 +39,7 @@ impl Ours {
             world,
             address: format!("tcp://{}", meeting.address()),
             secret: secret.to_hex(),
+            symmetric: setting.symmetric,
             asker: std::process::id(),
         };
         let ranks = (0..world).map(|rank| start(&seat(rank), setting));

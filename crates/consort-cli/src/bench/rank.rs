@@ -27,6 +27,8 @@ pub(crate) struct Seat {
     pub(crate) address: String,
     /// Who may.
     pub(crate) secret: String,
+    /// Whether its buffers lie in symmetric memory.
+    pub(crate) symmetric: bool,
     /// The process that asks; the rank ends with it.
     pub(crate) asker: u32,
 }
@@ -65,7 +67,7 @@ fn serve() -> Result<(), Box<dyn Error>> {
         .init()?;
     say(&Met { met: seat.rank })?;
     for line in lines {
-        match measure(&group, &line?.parse()?) {
+        match measure(&group, &line?.parse()?, seat.symmetric) {
             Ok(samples) => say(&samples)?,
             Err(Failure::Point(error)) => say(&serde_json::json!({ "error": error }))?,
             Err(Failure::Group(error)) => return Err(error.into()),
@@ -74,8 +76,8 @@ fn serve() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn measure(group: &Group, point: &Point) -> Result<Samples, Failure> {
-    let mut work = Work::new(group, point);
+fn measure(group: &Group, point: &Point, symmetric: bool) -> Result<Samples, Failure> {
+    let mut work = Work::new(group, point, symmetric)?;
     let check = |work: &mut Work<'_>| match work.check() {
         Ok(true) => Ok(()),
         Ok(false) => Err(Failure::Group(format!("the result of {point} is wrong"))),

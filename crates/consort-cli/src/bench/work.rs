@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
-use consort::{Call, Error, Group, Inputs, Outputs, Rank, Source, Target};
+use consort::{Call, Error, Group, Incoming, Inputs, Outgoing, Outputs, Rank, Source, Tag, Target};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::data::Data;
+use super::memory::Memory;
 use super::op::Op;
 use super::point::Point;
 use super::timing::Company;
@@ -14,37 +15,58 @@ use super::timing::Company;
 #[derive(Debug)]
 pub(crate) struct Work<'a> {
     group: &'a Group,
-    data: Data,
-    input: Vec<u8>,
-    output: Vec<u8>,
-    in_place: bool,
+    layout: Layout,
+    memory: Memory,
 }
 
 impl<'a> Work<'a> {
-    /// With memory of its own.
-    pub(crate) fn new(group: &'a Group, point: &Point) -> Self {
+    /// With memory of its own: symmetric, if every rank wants that.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(crate) fn new(group: &'a Group, point: &Point, symmetric: bool) -> Result<Self, Error> {
         let data = Data { point: point.clone(), rank: group.rank().index(), ranks: group.world() };
-        let in_place = point.in_place || point.op == Op::Broadcast;
+        let in_place = point.op.is_in_place(point.in_place);
         let (input, output) =
             if in_place { (0, point.bytes) } else { (data.contributed(), data.received()) };
-        Self { group, data, input: vec![0; input], output: vec![0; output], in_place }
+        let memory = match symmetric {
+            true => Memory::symmetric(group, input, output)?,
+            false => Memory::private(input, output),
+        };
+        Ok(Self { group, layout: Layout { data, in_place }, memory })
     }
 
     /// Makes the call once with fresh memory. Whether it gave what it has to.
+    ///
+    /// # Errors
+    /// When it fails.
     pub(crate) fn check(&mut self) -> Result<bool, Error> {
-        self.output.fill(0xff);
-        if self.in_place {
-            let place = self.place_of_contribution();
-            self.data.fill(&mut self.output[place]);
-        } else {
-            self.data.fill(&mut self.input);
-        }
+        let layout = &self.layout;
+        self.memory.lend(|input, output| {
+            output.fill(0xff);
+            let contribution = match layout.in_place {
+                true => &mut output[layout.contribution()],
+                false => input,
+            };
+            layout.data.fill(contribution);
+            Ok(())
+        })?;
         self.run(1)?;
-        Ok(self.data.is_right(&self.output[self.place_of_result()]))
+        let layout = &self.layout;
+        self.memory.lend(|_, output| Ok(layout.data.is_right(&output[layout.result()])))
     }
+}
 
+/// What a point's call does with its memory.
+#[derive(Debug)]
+struct Layout {
+    data: Data,
+    in_place: bool,
+}
+
+impl Layout {
     /// In place, the contribution lies where the result will be.
-    fn place_of_contribution(&self) -> Range<usize> {
+    fn contribution(&self) -> Range<usize> {
         let start = match self.data.point.op {
             Op::AllGather | Op::Gather => self.data.rank * self.data.share(),
             _ => 0,
@@ -52,7 +74,7 @@ impl<'a> Work<'a> {
         start..start + self.data.contributed()
     }
 
-    fn place_of_result(&self) -> Range<usize> {
+    fn result(&self) -> Range<usize> {
         let start = match self.data.point.op {
             Op::ReduceScatter | Op::Scatter if self.in_place => self.data.rank * self.data.share(),
             _ => 0,
@@ -60,19 +82,47 @@ impl<'a> Work<'a> {
         start..start + self.data.received()
     }
 
-    fn call(&mut self) -> Result<Call<'_>, Error> {
-        let (contribution, result) = (self.place_of_contribution(), self.place_of_result());
-        let Point { op, dtype, reduce, .. } = self.data.point;
-        let all = Target::from(&mut self.output[..]);
-        let output = all.slice(result);
-        let input = if self.in_place {
-            Source::from(all.slice(contribution))
-        } else {
-            Source::from(&self.input[..])
+    /// Makes a collective call so many times.
+    fn collect(
+        &self,
+        group: &Group,
+        input: &[u8],
+        output: &mut [u8],
+        calls: u64,
+    ) -> Result<(), Error> {
+        let all = Target::from(output);
+        let input = match self.in_place {
+            true => Source::from(all.slice(self.contribution())),
+            false => Source::from(input),
         };
+        let Some(call) = self.call(input, all) else { unreachable!("messages are no collectives") };
+        (0..calls).try_for_each(|_| group.call(&call))
+    }
+
+    /// Sends to the next rank and receives from the one before, so many times.
+    fn pass_on(
+        &self,
+        group: &Group,
+        input: &[u8],
+        output: &mut [u8],
+        calls: u64,
+    ) -> Result<(), Error> {
+        let Data { point: Point { dtype, .. }, rank, ranks } = self.data;
+        let (next, last) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);
+        let rank = |index: usize| Rank::from(u32::try_from(index).expect("ranks are small"));
+        let tag = Tag::from(0);
+        let outgoing = Outgoing { dtype, data: input.into(), to: rank(next), tag };
+        let incoming = Incoming { dtype, buffer: output.into(), from: Some(rank(last)), tag };
+        (0..calls).try_for_each(|_| group.exchange(Some(outgoing), Some(incoming)).map(drop))
+    }
+
+    /// `None` for messages.
+    fn call<'m>(&self, input: Source<'m>, all: Target<'m>) -> Option<Call<'m>> {
+        let output = all.slice(self.result());
+        let Point { op, dtype, reduce, .. } = self.data.point;
         let (root, uneven) = (Rank::from(0), false);
         let is_root = self.data.rank == 0;
-        Ok(match op {
+        Some(match op {
             Op::AllReduce => Call::AllReduce { dtype, op: reduce, input, output },
             Op::Broadcast => Call::Broadcast { dtype, root, buffer: all },
             Op::Reduce => {
@@ -96,9 +146,7 @@ impl<'a> Work<'a> {
                 Call::AllToAll { dtype, uneven, inputs, outputs }
             }
             Op::Barrier => Call::Barrier,
-            Op::SendRecv => {
-                return Err(Error::Argument("ranks cannot send to each other yet".to_owned()));
-            }
+            Op::SendRecv => return None,
         })
     }
 }
@@ -107,12 +155,11 @@ impl Company for Work<'_> {
     type Error = Error;
 
     fn run(&mut self, calls: u64) -> Result<(), Error> {
-        let group = self.group;
-        let call = self.call()?;
-        for _ in 0..calls {
-            group.call(&call)?;
-        }
-        Ok(())
+        let Self { group, layout, memory } = self;
+        memory.lend(|input, output| match layout.data.point.op {
+            Op::SendRecv => layout.pass_on(group, input, output, calls),
+            _ => layout.collect(group, input, output, calls),
+        })
     }
 
     fn barrier(&mut self) -> Result<(), Error> {
