@@ -66,6 +66,7 @@ pub mod pass;
 pub mod reduce;
 pub mod ring;
 mod root;
+mod stream;
 pub mod topo;
 pub mod view;
 pub mod wait;

@@ -139,6 +139,23 @@ impl<'a> Target<'a> {
         }
     }
 
+    /// As [`copy_from`](Self::copy_from), past the caches of the processor: for what is larger than
+    /// they are, or will not be read soon. If the two overlap, what is written is a mixture.
+    ///
+    /// # Panics
+    /// When the lengths differ.
+    pub fn stream_from(self, source: Source<'_>) {
+        let (from, to) = (source.as_ptr(), self.as_mut_ptr());
+        let is_apart = from.addr().abs_diff(to.addr()) >= self.len;
+        if self.truths || !is_apart {
+            return self.copy_from(source);
+        }
+        assert_eq!(self.len, source.len, "a copy is as long as what it is made of");
+        // SAFETY: both are mapped for their lengths, which are equal, and no reference to the
+        // target exists, as its makers promised; they are apart.
+        unsafe { crate::stream::copy(from, to, self.len) }
+    }
+
     /// Sets every byte to the same value, or for `bool` to 1 instead of any other than 0.
     pub fn fill(self, byte: u8) {
         let byte = if self.truths { u8::from(byte != 0) } else { byte };

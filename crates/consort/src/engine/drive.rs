@@ -20,6 +20,11 @@ pub(super) trait Turns {
     /// How many turns there are, the same on every rank.
     fn turns(&self) -> u32;
 
+    /// How many [stages](Ground::stage) are used, the same on every rank.
+    fn stages(&self) -> u32 {
+        0
+    }
+
     /// Where in this rank's arena its operand lies, if the others are to reach it there.
     fn window(&self) -> Option<u64> {
         None
@@ -38,6 +43,9 @@ pub(super) trait Turns {
     /// Writes this rank's data of the turn into its buffer, or gives it to be written into its
     /// line if it is small enough.
     fn publish(&mut self, turn: u32, view: &View<'_>) -> Source<'_>;
+
+    /// Does what need not wait for the others' posts of the turn.
+    fn meanwhile(&mut self, _turn: u32, _view: &View<'_>) {}
 
     /// Who has to have posted what before this rank uses it.
     fn after(&self, turn: u32) -> Need;
@@ -61,6 +69,7 @@ pub(super) struct View<'a> {
     pub(super) ground: &'a Ground,
     board: &'a Board,
     first: u32,
+    first_stage: u32,
 }
 
 impl<'a> View<'a> {
@@ -93,6 +102,12 @@ impl<'a> View<'a> {
     #[inline]
     pub(super) fn buffer_of(&self, rank: usize, turn: u32) -> Source<'_> {
         self.ground.theirs(rank, self.first.wrapping_add(turn))
+    }
+
+    /// A rank's stage, counted from the operation's first.
+    #[inline]
+    pub(super) fn stage(&self, rank: usize, index: u32) -> Target<'_> {
+        self.ground.stage(rank, self.first_stage.wrapping_add(index))
     }
 
     /// Bytes of the operand whose place a rank published in a turn; `None` if they are not all in
@@ -147,6 +162,8 @@ pub(super) struct Drive<T> {
     phase: Phase,
     /// The step of turn 0.
     first: u32,
+    /// The number of the first stage.
+    first_stage: u32,
     header: Header,
 }
 
@@ -168,9 +185,9 @@ pub(super) enum Progress {
 }
 
 impl<T: Turns> Drive<T> {
-    pub(super) fn new(turns: T, first: u32, digest: u64) -> Self {
+    pub(super) fn new(turns: T, first: u32, first_stage: u32, digest: u64) -> Self {
         let header = Header { digest, window: turns.window() };
-        Self { turns, turn: 0, phase: Phase::Publish, first, header }
+        Self { turns, turn: 0, phase: Phase::Publish, first, first_stage, header }
     }
 }
 
@@ -191,12 +208,15 @@ impl<T: Turns> GoOn for Drive<T> {
                 {
                     return stopped;
                 }
+                let Self { first, first_stage, .. } = *self;
+                self.turns.meanwhile(self.turn, &View { ground, board, first, first_stage });
                 self.phase = Phase::Consume;
             }
             if let Some(stopped) = self.meet(self.turns.after(self.turn), board) {
                 return stopped;
             }
-            self.turns.consume(self.turn, &View { ground, board, first: self.first });
+            let Self { first, first_stage, .. } = *self;
+            self.turns.consume(self.turn, &View { ground, board, first, first_stage });
             self.phase = Phase::Publish;
             self.turn += 1;
         }
@@ -223,7 +243,8 @@ impl<T: Turns> Drive<T> {
         if let Some(stopped) = self.meet(self.turns.before(self.turn), board) {
             return Some(stopped);
         }
-        let view = View { ground, board, first: self.first };
+        let Self { first, first_stage, .. } = *self;
+        let view = View { ground, board, first, first_stage };
         let inline = self.turns.publish(self.turn, &view);
         board.post(step, self.header, inline);
         None

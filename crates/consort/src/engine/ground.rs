@@ -4,7 +4,9 @@ use consort_sys::arena::{Arena, ArenaError, Piece};
 use consort_sys::board::Board;
 use consort_sys::view::{Source, Target};
 
-/// Every rank's staging buffers. Each has one for every step that it may be ahead of another.
+/// Every rank's staging buffers: one for every step that it may be ahead of another, and a few
+/// larger *stages* for operations whose ranks keep step with each other. The fewer of them are in
+/// use, the more of what goes through them stays in the processors' caches.
 #[derive(Debug)]
 pub(super) struct Ground {
     me: usize,
@@ -16,8 +18,13 @@ pub(super) struct Ground {
 impl Ground {
     /// How many bytes a buffer has.
     pub(super) const BUFFER: usize = 128 << 10;
+    /// How many bytes a stage has.
+    pub(super) const STAGE: usize = 128 << 10;
+    /// How many stages there are, used in turn.
+    pub(super) const STAGES: u32 = 3;
     /// How many bytes of its arena each rank sets aside.
-    pub(super) const BYTES: usize = Self::BUFFER * Board::DEPTH as usize;
+    pub(super) const BYTES: usize =
+        Self::BUFFER * Board::DEPTH as usize + Self::STAGE * Self::STAGES as usize;
 
     /// `None` if one of the places is not in its arena.
     pub(super) fn new(me: usize, mine: Piece, places: Vec<(Arena, usize)>) -> Option<Self> {
@@ -63,6 +70,15 @@ impl Ground {
     #[inline]
     pub(super) fn theirs(&self, rank: usize, step: u32) -> Source<'_> {
         self.buffer(rank, step).into()
+    }
+
+    /// A rank's stage of this number, counted over all calls.
+    #[inline]
+    pub(super) fn stage(&self, rank: usize, number: u32) -> Target<'_> {
+        let (arena, offset) = &self.places[rank];
+        let buffers = Self::BUFFER * Board::DEPTH as usize;
+        let offset = offset + buffers + (number % Self::STAGES) as usize * Self::STAGE;
+        arena.view(offset, Self::STAGE).expect("all places were checked")
     }
 
     #[inline]

@@ -71,6 +71,8 @@ pub(crate) struct Lane {
     post: Arc<Post>,
     /// The last step of the last call.
     step: u32,
+    /// How many stages were used.
+    stages: u32,
     /// How many calls there were.
     number: u64,
     /// A digest of all of them.
@@ -110,6 +112,7 @@ impl Lane {
             board_piece: mine.board,
             post: Arc::new(post.ok_or_else(outside)?),
             step: 0,
+            stages: 0,
             number: 0,
             digest: 0,
             failure: None,
@@ -206,8 +209,10 @@ impl Lane {
     #[inline]
     pub(super) fn prepare<T: Turns>(&mut self, turns: T) -> Drive<T> {
         let first = self.step.wrapping_add(1);
+        let first_stage = self.stages;
         self.step = self.step.wrapping_add(turns.posts());
-        Drive::new(turns, first, self.digest)
+        self.stages = self.stages.wrapping_add(turns.stages());
+        Drive::new(turns, first, first_stage, self.digest)
     }
 
     /// Takes all turns of an operation on the spot.

@@ -16,6 +16,7 @@ mod reduce;
 mod sizes;
 mod spread;
 mod tables;
+mod way;
 mod window;
 
 use consort_sys::reduce::Kernel;
@@ -25,6 +26,7 @@ use self::deal::{Deal, DealReduce};
 use self::reduce::{OneShot, TwoShot};
 use self::sizes::{is_uneven, largest_part};
 use self::spread::{Meet, Spread, Takes};
+use self::way::Way;
 use self::window::Window;
 pub(super) use self::window::operand;
 use super::drive::{GoOn, Turns};
@@ -122,41 +124,46 @@ fn turns<'a, D: Driver<'a>>(
             reduce(kernel, dtype.size(), input, output, me, world, driver)
         }
         Call::Broadcast { root, buffer, .. } => driver.drive(if root.index() == me {
-            Spread::new(Some(buffer.into()), Takes::Nothing, None)
+            Spread::new(Some(buffer.into()), Takes::Nothing, None, Way::Through)
         } else {
-            Spread::new(None, Takes::One(root.index(), buffer), Some(buffer.len()))
+            let (takes, len) = (Takes::One(root.index(), buffer), buffer.len());
+            Spread::new(None, takes, Some(len), Way::of(len, world))
         }),
         Call::AllGather { input, outputs, .. } => {
             let largest = largest_of(world, |rank| outputs.part(rank, world).len());
-            keep_own(input, outputs.part(me, world));
+            let way = Way::of(largest * world, world);
+            keep_own(input, outputs.part(me, world), way);
             let takes = Takes::Everyone { outputs, me, world };
-            driver.drive(Spread::new(Some(input), takes, Some(largest)))
+            driver.drive(Spread::new(Some(input), takes, Some(largest), way))
         }
         Call::Gather { uneven, input, outputs, .. } => {
             let largest = if uneven { largest } else { input.len() };
+            let way = Way::of(largest, world);
             let takes = match outputs {
                 Some(outputs) => {
-                    keep_own(input, outputs.part(me, world));
+                    keep_own(input, outputs.part(me, world), way);
                     Takes::Everyone { outputs, me, world }
                 }
                 None => Takes::Nothing,
             };
-            driver.drive(Spread::new(Some(input), takes, Some(largest)))
+            driver.drive(Spread::new(Some(input), takes, Some(largest), way))
         }
         Call::Scatter { root, uneven, inputs, output, .. } => {
             let largest = if uneven { largest } else { output.len() };
+            let way = Way::of(largest, world);
             if let Some(inputs) = inputs {
-                keep_own(inputs.part(me, world), output);
+                keep_own(inputs.part(me, world), output, way);
             }
             let from = (root.index() != me).then_some(root.index());
             let takes = from.map_or(Takes::Nothing, |from| Takes::One(from, output));
-            driver.drive(Deal::new(inputs, takes, largest, me, world))
+            driver.drive(Deal::new(inputs, takes, largest, me, world, way))
         }
         Call::AllToAll { uneven, inputs, outputs, .. } => {
             let largest = if uneven { largest } else { inputs.part(0, world).len() };
-            keep_own(inputs.part(me, world), outputs.part(me, world));
+            let way = Way::of(largest * world, world);
+            keep_own(inputs.part(me, world), outputs.part(me, world), way);
             let takes = Takes::Everyone { outputs, me, world };
-            driver.drive(Deal::new(Some(inputs), takes, largest, me, world))
+            driver.drive(Deal::new(Some(inputs), takes, largest, me, world, way))
         }
         Call::ReduceScatter { dtype, op, inputs, output } => {
             let kernel = Kernel::new(dtype, op, world)?;
@@ -194,9 +201,9 @@ fn one_shot_limit(world: usize) -> usize {
 }
 
 /// This rank's part for itself, unless it is there already.
-fn keep_own(from: Source<'_>, to: Target<'_>) {
+fn keep_own(from: Source<'_>, to: Target<'_>, way: Way) {
     if from.as_ptr() != to.as_mut_ptr().cast_const() {
-        to.copy_from(from);
+        way.copy(from, to);
     }
 }
 
@@ -208,6 +215,13 @@ fn largest_of(world: usize, size: impl Fn(usize) -> usize) -> usize {
 #[inline]
 fn chunks(bytes: usize, chunk: usize) -> u32 {
     u32::try_from(bytes.div_ceil(chunk).max(1)).expect("memory is smaller than that")
+}
+
+/// A chunk, in whole cache lines, of which as many are needed as of the largest, so that the last
+/// one is not much smaller than the others.
+#[inline]
+fn even_chunk(bytes: usize, largest: usize) -> usize {
+    bytes.div_ceil(bytes.div_ceil(largest).max(1)).next_multiple_of(LINE)
 }
 
 /// The part of `bytes` bytes that a chunk covers.

@@ -5,6 +5,7 @@ use consort_sys::view::{Source, Target};
 
 use super::super::drive::{Need, Turns, View};
 use super::spread::Takes;
+use super::way::Way;
 use super::{chunk_of, chunks, slot};
 use crate::call::Inputs;
 
@@ -15,6 +16,7 @@ pub(super) struct Deal<'a> {
     inputs: Option<Inputs<'a>>,
     takes: Takes<'a>,
     slots: Slots,
+    way: Way,
 }
 
 impl<'a> Deal<'a> {
@@ -25,8 +27,9 @@ impl<'a> Deal<'a> {
         largest: usize,
         me: usize,
         world: usize,
+        way: Way,
     ) -> Self {
-        Self { inputs, takes, slots: Slots::new(largest, me, world) }
+        Self { inputs, takes, slots: Slots::new(largest, me, world), way }
     }
 }
 
@@ -58,7 +61,7 @@ impl Turns for Deal<'_> {
         self.takes.each(|rank, target| {
             let range = self.slots.range(target.len(), chunk);
             let piece = self.slots.mine_of(view.buffer_of(rank, chunk), range.len());
-            target.slice(range).copy_from(piece);
+            self.way.copy(piece, target.slice(range));
         });
     }
 }

@@ -5,7 +5,8 @@ use consort_sys::view::{Source, Target};
 
 use super::super::drive::{Need, Turns, View};
 use super::super::ground::Ground;
-use super::{chunk_of, chunks, slice_of};
+use super::way::Way;
+use super::{chunk_of, chunks, even_chunk, slice_of};
 
 /// Every rank publishes all its data; whoever wants the result combines all of it.
 #[derive(Debug)]
@@ -58,15 +59,21 @@ impl Turns for OneShot<'_> {
     }
 }
 
-/// Every chunk is cut into a slice for each rank. A rank publishes its data of a chunk (*in*),
-/// combines its slice of everyone's and publishes that (*out*), and takes the others' slices. The
-/// next chunk goes in before the last one comes out, so that nobody waits for somebody who is just
-/// as far:
+/// Every chunk is cut into a slice for each rank. A rank lays its data of a chunk out for the others
+/// (*in*), combines its slice of everyone's (*out*), and takes the others' slices. With one post it
+/// says that one chunk is in and that the one before it is out, so that ranks wait for each other
+/// once a chunk; and it lays out the next chunk while it waits:
 ///
 /// ```text
-/// turn   0    1    2     3    4     5    6     7
-///       in 0 in 1 out 0 in 2 out 1 in 3 out 2 out 3
+/// turn         0      1            2            3
+/// publish     in 0   out 0        out 1        out 2
+/// meanwhile   in 1   in 2         in 3
+/// consume            take 0       take 1       take 2
 /// ```
+///
+/// Chunk *c* goes in on stage *c*, and comes out on stage *c* + 1, in this rank's own slice, which
+/// nothing else is laid out in. When everyone has posted turn *t*, everyone has read the stages
+/// before *t*; so the stage after the next can be the one before this, and three are enough.
 #[derive(Debug)]
 pub(super) struct TwoShot<'a> {
     kernel: Kernel,
@@ -75,14 +82,9 @@ pub(super) struct TwoShot<'a> {
     me: usize,
     world: usize,
     element: usize,
+    chunk: usize,
     chunks: u32,
-}
-
-/// What happens in a turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    In(u32),
-    Out(u32),
+    way: Way,
 }
 
 impl<'a> TwoShot<'a> {
@@ -94,58 +96,56 @@ impl<'a> TwoShot<'a> {
         me: usize,
         world: usize,
     ) -> Self {
-        let chunks = chunks(input.len(), Ground::BUFFER);
-        Self { kernel, input, output, me, world, element, chunks }
-    }
-
-    fn kind(&self, turn: u32) -> Kind {
-        match turn {
-            0 => Kind::In(0),
-            _ if turn == self.posts() - 1 => Kind::Out(self.chunks - 1),
-            _ if turn.is_multiple_of(2) => Kind::Out(turn / 2 - 1),
-            _ => Kind::In(turn / 2 + 1),
-        }
-    }
-
-    /// The turn in which a chunk goes in.
-    fn turn_in(chunk: u32) -> u32 {
-        (2 * chunk).saturating_sub(1)
+        let chunk = even_chunk(input.len(), Ground::STAGE);
+        let chunks = chunks(input.len(), chunk);
+        let way = match output {
+            Some(output) if input.as_ptr() != output.as_mut_ptr().cast_const() => {
+                Way::of(output.len(), world)
+            }
+            _ => Way::Through,
+        };
+        Self { kernel, input, output, me, world, element, chunk, chunks, way }
     }
 
     fn chunk(&self, chunk: u32) -> std::ops::Range<usize> {
-        chunk_of(self.input.len(), Ground::BUFFER, chunk)
+        chunk_of(self.input.len(), self.chunk, chunk)
     }
 
     fn slice(&self, len: usize, rank: usize) -> std::ops::Range<usize> {
         slice_of(len, self.element, rank, self.world)
     }
 
+    /// Everyone else, beginning with the next, so that not all come to the same rank at once.
     fn others(&self) -> impl Iterator<Item = usize> + use<> {
-        let me = self.me;
-        (0..self.world).filter(move |&rank| rank != me)
+        let (me, world) = (self.me, self.world);
+        (1..world).map(move |step| (me + step) % world)
     }
 
     /// What the other ranks will combine.
-    fn go_in(&self, chunk: u32, turn: u32, view: &View<'_>) {
+    fn go_in(&self, chunk: u32, view: &View<'_>) {
         let data = self.input.slice(self.chunk(chunk));
-        let buffer = view.mine(turn);
+        let stage = view.stage(self.me, chunk);
         for rank in self.others() {
             let slice = self.slice(data.len(), rank);
-            buffer.slice(slice.clone()).copy_from(data.slice(slice));
+            stage.slice(slice.clone()).copy_from(data.slice(slice));
         }
     }
 
     /// This rank's slice of the result, for the others and for itself.
-    fn come_out(&self, chunk: u32, turn: u32, view: &View<'_>) {
+    fn come_out(&self, chunk: u32, view: &View<'_>) {
         let range = self.chunk(chunk);
         let slice = self.slice(range.len(), self.me);
         let own = self.input.slice(range.clone()).slice(slice.clone());
         let operand = |rank| match rank == self.me {
             true => own,
-            false => view.buffer_of(rank, Self::turn_in(chunk)).slice(slice.clone()),
+            false => view.stage(rank, chunk).slice(slice.clone()).into(),
         };
-        let published = view.mine(turn).slice(slice.clone());
+        let published = view.stage(self.me, chunk + 1).slice(slice.clone());
         match self.output {
+            Some(output) if self.way == Way::PastCache => {
+                view.combine(&self.kernel, &[published], operand);
+                self.way.copy(published.into(), output.slice(range).slice(slice.clone()));
+            }
             Some(output) => {
                 let kept = output.slice(range).slice(slice.clone());
                 view.combine(&self.kernel, &[published, kept], operand);
@@ -155,56 +155,54 @@ impl<'a> TwoShot<'a> {
     }
 
     /// The others' slices of the result.
-    fn take(&self, chunk: u32, turn: u32, output: Target<'_>, view: &View<'_>) {
+    fn take(&self, chunk: u32, output: Target<'_>, view: &View<'_>) {
         let output = output.slice(self.chunk(chunk));
         for rank in self.others() {
             let slice = self.slice(output.len(), rank);
-            let theirs = view.buffer_of(rank, turn).slice(slice.clone());
-            output.slice(slice).copy_from(theirs);
+            let theirs = view.stage(rank, chunk + 1).slice(slice.clone());
+            self.way.copy(theirs.into(), output.slice(slice));
         }
     }
 }
 
 impl Turns for TwoShot<'_> {
     fn posts(&self) -> u32 {
-        2 * self.chunks
+        self.chunks + 1
     }
 
     fn turns(&self) -> u32 {
-        2 * self.chunks + 1
+        self.posts()
     }
 
-    #[inline]
-    fn before(&self, turn: u32) -> Need {
-        match self.kind(turn) {
-            Kind::In(_) => Need::Nobody,
-            Kind::Out(chunk) => Need::Everyone(Self::turn_in(chunk)),
-        }
+    fn stages(&self) -> u32 {
+        self.posts()
     }
 
     #[inline]
     fn publish(&mut self, turn: u32, view: &View<'_>) -> Source<'_> {
-        match self.kind(turn) {
-            Kind::In(chunk) => self.go_in(chunk, turn, view),
-            Kind::Out(chunk) => self.come_out(chunk, turn, view),
+        match turn.checked_sub(1) {
+            None => self.go_in(0, view),
+            Some(chunk) => self.come_out(chunk, view),
         }
         self.input.slice(0..0)
     }
 
     #[inline]
-    fn after(&self, turn: u32) -> Need {
-        match (turn.checked_sub(1).map(|last| self.kind(last)), self.output) {
-            (Some(Kind::Out(_)), Some(_)) => Need::Everyone(turn - 1),
-            _ => Need::Nobody,
+    fn meanwhile(&mut self, turn: u32, view: &View<'_>) {
+        if turn + 1 < self.chunks {
+            self.go_in(turn + 1, view);
         }
     }
 
     #[inline]
+    fn after(&self, turn: u32) -> Need {
+        Need::Everyone(turn)
+    }
+
+    #[inline]
     fn consume(&mut self, turn: u32, view: &View<'_>) {
-        if let (Some(last), Some(output)) = (turn.checked_sub(1), self.output)
-            && let Kind::Out(chunk) = self.kind(last)
-        {
-            self.take(chunk, last, output, view);
+        if let (Some(chunk), Some(output)) = (turn.checked_sub(1), self.output) {
+            self.take(chunk, output, view);
         }
     }
 }
@@ -215,26 +213,7 @@ const ONE_SHOT: usize = 32 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use consort_sys::board::Board;
     use consort_sys::dtype::{Dtype, ReduceOp};
-
-    #[test]
-    fn every_chunk_goes_in_before_it_comes_out_and_is_read_within_the_lag() {
-        for chunks in 1..20 {
-            let bytes = vec![0_u8; chunks as usize * Ground::BUFFER];
-            let kernel = Kernel::new(Dtype::F32, ReduceOp::Sum, 2).unwrap();
-            let turns = TwoShot::new(kernel, 4, bytes[..].into(), None, 0, 2);
-            let kinds: Vec<Kind> = (0..turns.posts()).map(|turn| turns.kind(turn)).collect();
-            for chunk in 0..chunks {
-                let place = |kind| kinds.iter().position(|it| *it == kind).unwrap() as u32;
-                let (goes_in, comes_out) = (place(Kind::In(chunk)), place(Kind::Out(chunk)));
-                assert_eq!(goes_in, TwoShot::turn_in(chunk));
-                assert!(goes_in < comes_out, "{kinds:?}");
-                // It is read before the turn's own post: after the one before it.
-                assert!(comes_out - 1 - goes_in <= Board::LAG, "{kinds:?}");
-            }
-        }
-    }
 
     #[test]
     fn slices_cover_a_chunk_without_overlap_in_whole_elements() {

@@ -4,6 +4,7 @@ use consort_sys::view::{Source, Target};
 
 use super::super::drive::{Need, Turns, View};
 use super::super::ground::Ground;
+use super::way::Way;
 use super::{chunk_of, chunks};
 use crate::call::Outputs;
 
@@ -54,14 +55,20 @@ pub(super) struct Spread<'a> {
     data: Source<'a>,
     takes: Takes<'a>,
     chunks: u32,
+    way: Way,
 }
 
 impl<'a> Spread<'a> {
     /// `largest` is how much any rank publishes; `None` if this rank's is the only data.
-    pub(super) fn new(data: Option<Source<'a>>, takes: Takes<'a>, largest: Option<usize>) -> Self {
+    pub(super) fn new(
+        data: Option<Source<'a>>,
+        takes: Takes<'a>,
+        largest: Option<usize>,
+        way: Way,
+    ) -> Self {
         let data = data.unwrap_or(Source::from(&[][..]));
         let chunks = chunks(largest.unwrap_or(data.len()), Ground::BUFFER);
-        Self { data, takes, chunks }
+        Self { data, takes, chunks, way }
     }
 
     fn range(&self, len: usize, chunk: u32) -> std::ops::Range<usize> {
@@ -94,7 +101,8 @@ impl Turns for Spread<'_> {
         let Some(chunk) = turn.checked_sub(1) else { return };
         self.takes.each(|rank, target| {
             let range = self.range(target.len(), chunk);
-            target.slice(range.clone()).copy_from(view.theirs(rank, chunk, range.len()));
+            let theirs = view.theirs(rank, chunk, range.len());
+            self.way.copy(theirs, target.slice(range));
         });
     }
 }
