@@ -221,7 +221,7 @@ fn chunks(bytes: usize, chunk: usize) -> u32 {
 /// one is not much smaller than the others.
 #[inline]
 fn even_chunk(bytes: usize, largest: usize) -> usize {
-    bytes.div_ceil(bytes.div_ceil(largest).max(1)).next_multiple_of(LINE)
+    bytes.max(1).div_ceil(bytes.div_ceil(largest).max(1)).next_multiple_of(LINE)
 }
 
 /// The part of `bytes` bytes that a chunk covers.

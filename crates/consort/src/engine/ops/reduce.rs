@@ -111,8 +111,11 @@ impl<'a> TwoShot<'a> {
         chunk_of(self.input.len(), self.chunk, chunk)
     }
 
+    /// A rank's slice of a chunk of so many bytes. It begins at the same place in every chunk, even
+    /// if the last one is shorter: one chunk comes out where the next one has gone in.
     fn slice(&self, len: usize, rank: usize) -> std::ops::Range<usize> {
-        slice_of(len, self.element, rank, self.world)
+        let slice = slice_of(self.chunk, self.element, rank, self.world);
+        slice.start.min(len)..slice.end.min(len)
     }
 
     /// Everyone else, beginning with the next, so that not all come to the same rank at once.
@@ -216,20 +219,28 @@ mod tests {
     use consort_sys::dtype::{Dtype, ReduceOp};
 
     #[test]
-    fn slices_cover_a_chunk_without_overlap_in_whole_elements() {
+    fn slices_cover_every_chunk_and_keep_their_places() {
         for world in 1..40 {
-            for len in [0, 16, 48, 1024, 1040, 131_072 - 16, 131_072] {
+            for len in [0, 16, 48, 1024, 1040, 131_072 - 16, 131_072, 131_088, 1_000_000 & !15] {
                 let bytes = vec![0_u8; len];
                 let kernel = Kernel::new(Dtype::C128, ReduceOp::Sum, world).unwrap();
                 let turns = TwoShot::new(kernel, 16, bytes[..].into(), None, 0, world);
-                let mut next = 0;
-                for rank in 0..world {
-                    let slice = turns.slice(len, rank);
-                    assert!(slice.start == next || slice.is_empty());
-                    assert!(slice.len().is_multiple_of(16));
-                    next = next.max(slice.end);
+                let mut covered = 0;
+                for chunk in (0..turns.chunks).map(|chunk| turns.chunk(chunk)) {
+                    assert_eq!(chunk.start, covered);
+                    let mut next = 0;
+                    for rank in 0..world {
+                        let slice = turns.slice(chunk.len(), rank);
+                        let first = turns.slice(turns.chunk, rank);
+                        assert_eq!(slice.start, next);
+                        assert!(slice.is_empty() || slice.start == first.start);
+                        assert!(slice.len().is_multiple_of(16));
+                        next = slice.end;
+                    }
+                    assert_eq!(next, chunk.len());
+                    covered = chunk.end;
                 }
-                assert_eq!(next, len);
+                assert_eq!(covered, len);
             }
         }
     }
