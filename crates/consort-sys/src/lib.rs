@@ -63,6 +63,7 @@ mod lock;
 pub mod memory;
 pub mod net;
 pub mod pass;
+pub mod reach;
 pub mod reduce;
 pub mod ring;
 mod root;

@@ -134,9 +134,7 @@ impl<'a> Target<'a> {
         // SAFETY: both are mapped for their lengths, which are equal, and no reference to the
         // target exists, as its makers promised; `copy` allows overlap.
         unsafe { ptr::copy(source.as_ptr(), self.as_mut_ptr(), self.len) }
-        if self.truths {
-            self.make_truths();
-        }
+        self.make_truths();
     }
 
     /// As [`copy_from`](Self::copy_from), past the caches of the processor: for what is larger than
@@ -164,8 +162,12 @@ impl<'a> Target<'a> {
         unsafe { ptr::write_bytes(self.as_mut_ptr(), byte, self.len) }
     }
 
-    /// Sets every byte that is not 0 to 1.
-    fn make_truths(self) {
+    /// Sets every byte of `bool` that is not 0 to 1.
+    #[inline]
+    pub(crate) fn make_truths(self) {
+        if !self.truths {
+            return;
+        }
         for at in 0..self.len {
             // SAFETY: the offset is within the memory that `start` is the beginning of.
             let byte = unsafe { self.start.add(at) };

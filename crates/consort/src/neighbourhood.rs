@@ -1,5 +1,7 @@
 //! The ranks of one host, and the memory they share.
 
+mod reach;
+
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -76,7 +78,7 @@ impl Neighbourhood {
         let arena = Arena::create(Arena::default_size(here.len()))?;
         let place = Place::take(&arena, here.len())?;
         let mut neighbours = BTreeMap::new();
-        neighbours.insert(me, Neighbour { arena: arena.clone(), life: None });
+        neighbours.insert(me, Neighbour { arena: arena.clone(), life: None, reach: None });
         let mut offsets = vec![place.offsets()];
         if here.len() > 1 {
             let token = agree_on_token(meeting, &here, me, until)?;
@@ -86,11 +88,16 @@ impl Neighbourhood {
             let (doors, places) = find_doors(meeting, &here, me, until)?;
             offsets = places;
             let offer = Offer { rank: me, descriptor: arena.as_fd(), token: &token };
-            let until = until.instant().unwrap_or_else(|| Instant::now() + LONG);
-            for peer in door.exchange(offer, &doors, until)? {
+            let mut processes = BTreeMap::new();
+            let latest = until.instant().unwrap_or_else(|| Instant::now() + LONG);
+            for peer in door.exchange(offer, &doors, latest)? {
                 let arena = Arena::open(peer.descriptor)?;
                 let life = Some(Arc::new(peer.life));
-                neighbours.insert(peer.rank, Neighbour { arena, life });
+                neighbours.insert(peer.rank, Neighbour { arena, life, reach: None });
+                processes.insert(peer.rank, peer.process);
+            }
+            for (rank, reach) in reach::try_out(meeting, me, &processes, until)? {
+                neighbours.entry(rank).and_modify(|neighbour| neighbour.reach = Some(reach));
             }
         }
         let cores = Topology::here().effective_cores();

@@ -1,5 +1,7 @@
 //! Takes an operation's turns.
 
+use std::io;
+
 use consort_sys::board::{Board, Header};
 use consort_sys::reduce::Kernel;
 use consort_sys::view::{Source, Target};
@@ -30,9 +32,14 @@ pub(super) trait Turns {
         None
     }
 
-    /// A rank that said something impossible, once all turns are taken.
-    fn nonsense(&self) -> Option<usize> {
+    /// What went wrong, once all turns are taken.
+    fn trouble(&self) -> Option<Trouble> {
         None
+    }
+
+    /// Whether other ranks use this one's own memory, not only what it has published.
+    fn leaves_memory_to_others(&self) -> bool {
+        self.window().is_some()
     }
 
     /// Who has to have posted what before this rank publishes.
@@ -52,6 +59,15 @@ pub(super) trait Turns {
 
     /// Uses what others have published.
     fn consume(&mut self, turn: u32, view: &View<'_>);
+}
+
+/// What can go wrong when ranks use each other's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// A rank said something impossible.
+    Nonsense { rank: usize },
+    /// A rank's memory could not be read.
+    Unreachable { rank: usize, error: io::ErrorKind },
 }
 
 /// Whom to wait for.
@@ -124,6 +140,15 @@ impl<'a> View<'a> {
         self.ground.arena(rank).view(offset, len)
     }
 
+    /// Copies from a rank's private memory.
+    ///
+    /// # Errors
+    /// When that is not possible, or no longer.
+    pub(super) fn pull(&self, rank: usize, address: u64, into: Target<'_>) -> io::Result<()> {
+        let reach = self.ground.reach(rank).ok_or(io::ErrorKind::PermissionDenied)?;
+        reach.read(address, into)
+    }
+
     /// Combines an operand of each rank, in the order of ranks, into every target.
     #[inline]
     pub(super) fn combine<'s>(
@@ -182,6 +207,11 @@ pub(super) enum Progress {
     Blocked { rank: usize, step: u32 },
     /// Until it found that a rank has made other calls.
     Differs { rank: usize },
+    /// Until a rank's memory could not be read.
+    Unreachable { rank: usize, error: io::ErrorKind },
+    /// To the end, but ranks may have used memory of each other that was no longer theirs: it
+    /// counts only if nobody has given up.
+    DoneUnlessHalted,
 }
 
 impl<T: Turns> Drive<T> {
@@ -220,9 +250,11 @@ impl<T: Turns> GoOn for Drive<T> {
             self.phase = Phase::Publish;
             self.turn += 1;
         }
-        match self.turns.nonsense() {
+        match self.turns.trouble() {
+            None if self.turns.leaves_memory_to_others() => Progress::DoneUnlessHalted,
             None => Progress::Done,
-            Some(rank) => Progress::Differs { rank },
+            Some(Trouble::Nonsense { rank }) => Progress::Differs { rank },
+            Some(Trouble::Unreachable { rank, error }) => Progress::Unreachable { rank, error },
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use consort_sys::arena::{Arena, ArenaError, Piece};
 use consort_sys::board::Board;
+use consort_sys::reach::Reach;
 use consort_sys::view::{Source, Target};
 
 /// Every rank's staging buffers: one for every step that it may be ahead of another, and a few
@@ -13,6 +14,7 @@ pub(super) struct Ground {
     mine: Piece,
     committed: bool,
     places: Vec<(Arena, usize)>,
+    reaches: Vec<Option<Reach>>,
 }
 
 impl Ground {
@@ -27,9 +29,14 @@ impl Ground {
         Self::BUFFER * Board::DEPTH as usize + Self::STAGE * Self::STAGES as usize;
 
     /// `None` if one of the places is not in its arena.
-    pub(super) fn new(me: usize, mine: Piece, places: Vec<(Arena, usize)>) -> Option<Self> {
+    pub(super) fn new(
+        me: usize,
+        mine: Piece,
+        places: Vec<(Arena, usize)>,
+        reaches: Vec<Option<Reach>>,
+    ) -> Option<Self> {
         let inside = |(arena, offset): &(Arena, usize)| arena.view(*offset, Self::BYTES).is_some();
-        places.iter().all(inside).then_some(Self { me, mine, committed: false, places })
+        places.iter().all(inside).then_some(Self { me, mine, committed: false, places, reaches })
     }
 
     pub(super) fn world(&self) -> usize {
@@ -43,6 +50,18 @@ impl Ground {
     /// A rank's memory.
     pub(super) fn arena(&self, rank: usize) -> &Arena {
         &self.places[rank].0
+    }
+
+    /// A rank's private memory, if it can be reached.
+    pub(super) fn reach(&self, rank: usize) -> Option<Reach> {
+        self.reaches[rank]
+    }
+
+    /// Whether all ranks can reach each other's private memory.
+    #[inline]
+    pub(super) fn is_reachable(&self) -> bool {
+        // All of them can, or none has tried.
+        self.reaches.iter().any(Option::is_some)
     }
 
     /// Makes sure that there is memory behind this rank's buffers: many groups never need any.

@@ -1,11 +1,13 @@
 //! A group's way through shared memory, for one call at a time.
 
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use consort_sys::arena::{Arena, Piece};
 use consort_sys::board::{Alarm, Board, Entry};
 use consort_sys::life::{Life, Sign};
+use consort_sys::reach::Reach;
 use consort_sys::wait::Patience;
 
 use super::drive::{Drive, GoOn, Progress, Turns};
@@ -24,6 +26,9 @@ pub(crate) struct Neighbour {
     pub(crate) arena: Arena,
     /// Whether its process is alive; `None` for this one.
     pub(crate) life: Option<Arc<Life>>,
+    /// Its private memory; `None` for this one, and for all if not all ranks of the host can reach
+    /// each other's.
+    pub(crate) reach: Option<Reach>,
 }
 
 impl Neighbour {
@@ -99,7 +104,8 @@ impl Lane {
         };
         let outside = || Error::Argument("a rank's place is not in its memory".to_owned());
         let board = Board::new(me, &places(0), patience).ok_or_else(outside)?;
-        let ground = Ground::new(me, mine.ground, places(1)).ok_or_else(outside)?;
+        let reaches = neighbours.iter().map(|neighbour| neighbour.reach).collect();
+        let ground = Ground::new(me, mine.ground, places(1), reaches).ok_or_else(outside)?;
         let blocks = (mine.post, &places(2)[..]);
         let lookout = Lookout::new(neighbours.clone(), board.alarm());
         let post = Post::new(name, me, lookout, blocks, patience);
@@ -125,6 +131,12 @@ impl Lane {
 
     pub(super) fn world(&self) -> usize {
         self.neighbours.len()
+    }
+
+    /// Whether all ranks can reach each other's private memory.
+    #[inline]
+    pub(super) fn is_reachable(&self) -> bool {
+        self.ground.is_reachable()
     }
 
     /// The group's messages, which need no turn.
@@ -221,9 +233,8 @@ impl Lane {
         let mut drive = self.prepare(turns);
         loop {
             match drive.go_on(&mut self.board, &self.ground) {
-                Progress::Done => return Ok(()),
                 Progress::Blocked { rank, step } => self.wait(rank, step, patient)?,
-                Progress::Differs { rank } => return Err(self.differ(rank)),
+                end => return self.end(end, patient),
             }
         }
     }
@@ -236,16 +247,41 @@ impl Lane {
     ) -> Result<()> {
         loop {
             match (drive.go_on(&mut self.board, &self.ground), patient.pace) {
-                (Progress::Done, _) => return Ok(()),
                 (Progress::Blocked { rank, step }, Pace::Here(_)) => {
                     self.wait(rank, step, patient)?;
                 }
                 (Progress::Blocked { rank, step }, Pace::Elsewhere(notes)) => {
                     self.wait_elsewhere(rank, step, notes, patient).await?;
                 }
-                (Progress::Differs { rank }, _) => return Err(self.differ(rank)),
+                (end, _) => return self.end(end, patient),
             }
         }
+    }
+
+    /// What came of an operation that goes no further.
+    #[inline]
+    fn end(&mut self, progress: Progress, patient: &Patient<'_>) -> Result<()> {
+        match progress {
+            Progress::Done => Ok(()),
+            // Who gives up says so before it uses its memory for something else.
+            Progress::DoneUnlessHalted if self.board.is_halted() => Err(self.refuse()),
+            Progress::DoneUnlessHalted => Ok(()),
+            Progress::Differs { rank } => Err(self.differ(rank)),
+            Progress::Unreachable { rank, error } => Err(self.lose(rank, error, patient)),
+            Progress::Blocked { .. } => unreachable!("it goes further"),
+        }
+    }
+
+    /// Ends the group because a rank's memory cannot be read: most likely it has died.
+    #[cold]
+    fn lose(&mut self, rank: usize, error: io::ErrorKind, patient: &Patient<'_>) -> Error {
+        let failure = match self.neighbours[rank].is_dead() {
+            true => Failure::Dead { rank, waiting: patient.waiting(self.number) },
+            false => Failure::Aborted {
+                reason: format!("it could not read the memory of rank {rank}: {error}"),
+            },
+        };
+        self.fail(failure)
     }
 
     fn wait(&mut self, rank: usize, step: u32, patient: &mut Patient<'_>) -> Result<()> {

@@ -8,10 +8,12 @@
 //! | [`OneShot`] | all its data | combines all of it: all_reduce and reduce, small |
 //! | [`TwoShot`] | all its data; then its slice of the result | combines its slice; then copies the others': all_reduce and reduce, large |
 //! | [`Meet`] | nothing | nothing: barrier |
+//! | [`Direct`] | where its data is | copies it from there: all_gather and all_to_all, medium |
 //! | [`Window`] | where its operand is | works on it there: operands in symmetric memory |
 //! | [`Tables`](tables::Tables) | the sizes that it knows | learns the largest: before all with uneven parts |
 
 mod deal;
+mod direct;
 mod reduce;
 mod sizes;
 mod spread;
@@ -23,6 +25,7 @@ use consort_sys::reduce::Kernel;
 use consort_sys::view::{Source, Target};
 
 use self::deal::{Deal, DealReduce};
+use self::direct::{Direct, Offers};
 use self::reduce::{OneShot, TwoShot};
 use self::sizes::{is_uneven, largest_part};
 use self::spread::{Meet, Spread, Takes};
@@ -48,8 +51,8 @@ pub(super) fn run(
         true => at_once(largest_part(lane, call, &mut patient))?,
         false => 0,
     };
-    let (me, world) = (lane.me(), lane.world());
-    turns(call, window, largest, me, world, OnTheSpot { lane, patient: &mut patient })?
+    let scene = Scene::new(lane, window, largest);
+    turns(call, scene, OnTheSpot { lane, patient: &mut patient })?
 }
 
 /// Carries out a call that was checked and counted, and lets its thread do something else when it
@@ -64,9 +67,35 @@ pub(super) async fn run_elsewhere(
         true => largest_part(lane, call, &mut patient).await?,
         false => 0,
     };
-    let (me, world) = (lane.me(), lane.world());
-    let drive = turns(call, window, largest, me, world, Boxed(lane))?;
+    let drive = turns(call, Scene::new(lane, window, largest), Boxed(lane))?;
     lane.go_on(drive, &mut patient).await
+}
+
+/// What else decides how a call is carried out. All but `me` and `window` are the same on all ranks.
+#[derive(Clone, Copy, Debug)]
+struct Scene {
+    me: usize,
+    world: usize,
+    /// Where in this rank's arena the operand lies, if it is to be worked on there.
+    window: Option<u64>,
+    /// The size of the largest of uneven parts.
+    largest: usize,
+    /// Whether ranks can reach each other's private memory.
+    reachable: bool,
+}
+
+impl Scene {
+    #[inline]
+    fn new(lane: &Lane, window: Option<u64>, largest: usize) -> Self {
+        let (me, world, reachable) = (lane.me(), lane.world(), lane.is_reachable());
+        Self { me, world, window, largest, reachable }
+    }
+
+    /// Whether parts of so many bytes are best read from where they are.
+    #[inline]
+    fn is_direct(&self, part: usize) -> bool {
+        self.reachable && direct::is_worth_it(part, self.world)
+    }
 }
 
 /// Who takes the turns of an operation.
@@ -100,16 +129,10 @@ impl<'a> Driver<'a> for Boxed<'_> {
     }
 }
 
-/// Gives the turns of a call to a driver. `largest` is the size of the largest of uneven parts.
+/// Gives the turns of a call to a driver.
 #[inline]
-fn turns<'a, D: Driver<'a>>(
-    call: &Call<'a>,
-    window: Option<u64>,
-    largest: usize,
-    me: usize,
-    world: usize,
-    driver: D,
-) -> Result<D::Driven> {
+fn turns<'a, D: Driver<'a>>(call: &Call<'a>, scene: Scene, driver: D) -> Result<D::Driven> {
+    let Scene { me, world, window, largest, .. } = scene;
     if let Some(window) = window.and_then(|offset| Window::new(call, offset, world)) {
         return Ok(driver.drive(window));
     }
@@ -131,9 +154,14 @@ fn turns<'a, D: Driver<'a>>(
         }),
         Call::AllGather { input, outputs, .. } => {
             let largest = largest_of(world, |rank| outputs.part(rank, world).len());
-            let way = Way::of(largest * world, world);
-            keep_own(input, outputs.part(me, world), way);
             let takes = Takes::Everyone { outputs, me, world };
+            let own = (input, outputs.part(me, world));
+            // What several ranks take is better fetched once, into a cache that they share.
+            if world == 2 && scene.is_direct(largest) {
+                return Ok(driver.drive(Direct::new(Offers::Same(input), takes, own, world)));
+            }
+            let way = Way::of(largest * world, world);
+            keep_own(own, way);
             driver.drive(Spread::new(Some(input), takes, Some(largest), way))
         }
         Call::Gather { uneven, input, outputs, .. } => {
@@ -141,7 +169,7 @@ fn turns<'a, D: Driver<'a>>(
             let way = Way::of(largest, world);
             let takes = match outputs {
                 Some(outputs) => {
-                    keep_own(input, outputs.part(me, world), way);
+                    keep_own((input, outputs.part(me, world)), way);
                     Takes::Everyone { outputs, me, world }
                 }
                 None => Takes::Nothing,
@@ -152,7 +180,7 @@ fn turns<'a, D: Driver<'a>>(
             let largest = if uneven { largest } else { output.len() };
             let way = Way::of(largest, world);
             if let Some(inputs) = inputs {
-                keep_own(inputs.part(me, world), output, way);
+                keep_own((inputs.part(me, world), output), way);
             }
             let from = (root.index() != me).then_some(root.index());
             let takes = from.map_or(Takes::Nothing, |from| Takes::One(from, output));
@@ -160,9 +188,14 @@ fn turns<'a, D: Driver<'a>>(
         }
         Call::AllToAll { uneven, inputs, outputs, .. } => {
             let largest = if uneven { largest } else { inputs.part(0, world).len() };
-            let way = Way::of(largest * world, world);
-            keep_own(inputs.part(me, world), outputs.part(me, world), way);
             let takes = Takes::Everyone { outputs, me, world };
+            let own = (inputs.part(me, world), outputs.part(me, world));
+            if scene.is_direct(largest) {
+                let offers = Offers::of_parts(inputs, outputs, world);
+                return Ok(driver.drive(Direct::new(offers, takes, own, world)));
+            }
+            let way = Way::of(largest * world, world);
+            keep_own(own, way);
             driver.drive(Deal::new(Some(inputs), takes, largest, me, world, way))
         }
         Call::ReduceScatter { dtype, op, inputs, output } => {
@@ -201,7 +234,7 @@ fn one_shot_limit(world: usize) -> usize {
 }
 
 /// This rank's part for itself, unless it is there already.
-fn keep_own(from: Source<'_>, to: Target<'_>, way: Way) {
+fn keep_own((from, to): (Source<'_>, Target<'_>), way: Way) {
     if from.as_ptr() != to.as_mut_ptr().cast_const() {
         way.copy(from, to);
     }

@@ -28,4 +28,4 @@ impl Way {
 
 /// So much does not stay in the caches that are near a core, and those that are further away are
 /// hardly faster than memory.
-const LARGE: usize = 8 << 20;
+pub(super) const LARGE: usize = 8 << 20;

@@ -7,7 +7,7 @@
 use consort_sys::reduce::Kernel;
 use consort_sys::view::{Source, Target};
 
-use super::super::drive::{Need, Turns, View};
+use super::super::drive::{Need, Trouble, Turns, View};
 use super::{LINE, slice_of};
 use crate::call::{Call, Inputs, Outputs};
 
@@ -33,8 +33,7 @@ enum Share<'a> {
 pub(super) struct Window<'a> {
     share: Share<'a>,
     offset: u64,
-    /// A rank whose operand is not in its memory.
-    nonsense: Option<usize>,
+    trouble: Option<Trouble>,
 }
 
 /// The operand of a call that could be worked on where it is, and is worth it or has to be.
@@ -76,27 +75,26 @@ impl<'a> Window<'a> {
             Call::Broadcast { root, buffer, .. } => Share::Broadcast { root: root.index(), buffer },
             _ => return None,
         };
-        Some(Self { share, offset, nonsense: None })
+        Some(Self { share, offset, trouble: None })
     }
 
     /// `len` bytes of a rank's operand, from `start` on.
     fn theirs<'v>(
-        nonsense: &mut Option<usize>,
+        trouble: &mut Option<Trouble>,
         view: &View<'v>,
         rank: usize,
         start: usize,
         len: usize,
     ) -> Target<'v> {
         view.window(rank, 0, start, len).unwrap_or_else(|| {
-            *nonsense = Some(rank);
+            *trouble = Some(Trouble::Nonsense { rank });
             Target::from(&mut [0_u8; 0][..])
         })
     }
 
     fn take_part(&mut self, view: &View<'_>) {
         let (me, world) = (view.me(), view.world());
-        let mut theirs =
-            |rank, start, len| Self::theirs(&mut self.nonsense, view, rank, start, len);
+        let mut theirs = |rank, start, len| Self::theirs(&mut self.trouble, view, rank, start, len);
         match self.share {
             Share::AllReduce { kernel, element, len } => {
                 let slice = slice_of(len, element, me, world);
@@ -165,8 +163,8 @@ impl Turns for Window<'_> {
         }
     }
 
-    fn nonsense(&self) -> Option<usize> {
-        self.nonsense
+    fn trouble(&self) -> Option<Trouble> {
+        self.trouble
     }
 }
 

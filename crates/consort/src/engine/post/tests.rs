@@ -27,8 +27,10 @@ fn posts(world: usize) -> Vec<Post> {
     let (board_places, block_places) = (places(&boards), places(&blocks));
     // Nobody halts the group: the boards' memory is only looked at.
     boards.into_iter().for_each(Piece::abandon);
-    let neighbours: Vec<Neighbour> =
-        arenas.iter().map(|arena| Neighbour { arena: arena.clone(), life: None }).collect();
+    let neighbours: Vec<Neighbour> = arenas
+        .iter()
+        .map(|arena| Neighbour { arena: arena.clone(), life: None, reach: None })
+        .collect();
     let post = |(me, block)| {
         let alarm = Board::new(me, &board_places, patience).unwrap().alarm();
         let lookout = Lookout::new(neighbours.clone(), alarm);

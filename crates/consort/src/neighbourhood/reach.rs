@@ -1,0 +1,56 @@
+//! Whether the ranks of a host can read each other's private memory.
+//!
+//! They use it only if every rank can reach every other, so that all choose the same way for a
+//! call. That is tried out once, and agreed upon.
+
+use std::collections::BTreeMap;
+
+use consort_store::{Deadline, Store};
+use consort_sys::pass::PassError;
+use consort_sys::reach::{Beacon, Reach, Sight};
+
+use crate::error::{Error, Result};
+
+/// Tries to reach the processes of these ranks. They are all reached, or none: then the map is
+/// empty.
+///
+/// # Errors
+/// When a rank does not try in time.
+pub(super) fn try_out(
+    meeting: &dyn Store,
+    me: u32,
+    processes: &BTreeMap<u32, u32>,
+    until: Deadline,
+) -> Result<BTreeMap<u32, Reach>> {
+    let beacon = Beacon::light().map_err(|_| Error::Sharing(PassError::Random))?;
+    let Sight { address, light } = beacon.sight();
+    meeting.set(&key("beacon", me), &[address.to_le_bytes(), light.to_le_bytes()].concat())?;
+    let mut reached = BTreeMap::new();
+    for (&rank, &process) in processes {
+        let sight = read_sight(&meeting.get(&key("beacon", rank), until)?);
+        if let Some(reach) = sight.and_then(|sight| Reach::try_out(process, sight)) {
+            reached.insert(rank, reach);
+        }
+    }
+    // Nobody puts out its light before everyone has looked.
+    meeting.set(&key("reach", me), &[u8::from(reached.len() == processes.len())])?;
+    for &rank in processes.keys() {
+        if meeting.get(&key("reach", rank), until)? != [1] {
+            reached.clear();
+        }
+    }
+    if reached.len() < processes.len() {
+        reached.clear();
+    }
+    Ok(reached)
+}
+
+fn read_sight(bytes: &[u8]) -> Option<Sight> {
+    let (address, light) = bytes.split_at_checked(8)?;
+    let number = |bytes: &[u8]| Some(u64::from_le_bytes(bytes.try_into().ok()?));
+    Some(Sight { address: number(address)?, light: number(light)? })
+}
+
+fn key(what: &str, rank: u32) -> String {
+    format!("{what}/{rank}")
+}
