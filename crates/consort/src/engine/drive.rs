@@ -126,18 +126,9 @@ impl<'a> View<'a> {
         self.ground.stage(rank, self.first_stage.wrapping_add(index))
     }
 
-    /// Bytes of the operand whose place a rank published in a turn; `None` if they are not all in
-    /// its memory.
-    pub(super) fn window(
-        &self,
-        rank: usize,
-        turn: u32,
-        start: usize,
-        len: usize,
-    ) -> Option<Target<'a>> {
-        let window = self.board.header(rank, self.first.wrapping_add(turn)).window?;
-        let offset = usize::try_from(window).ok()?.checked_add(start)?;
-        self.ground.arena(rank).view(offset, len)
+    /// Where in its arena a rank's operand lies, as it has said in a turn.
+    pub(super) fn window(&self, rank: usize, turn: u32) -> Option<u64> {
+        self.board.header(rank, self.first.wrapping_add(turn)).window
     }
 
     /// Copies from a rank's private memory.

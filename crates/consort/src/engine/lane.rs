@@ -13,6 +13,7 @@ use consort_sys::wait::Patience;
 use super::drive::{Drive, GoOn, Progress, Turns};
 use super::ground::Ground;
 use super::lookout::Lookout;
+use super::ops::Place as Window;
 use super::pace::{Notes, Pace, wait_once};
 use super::post::Post;
 use super::verdict::{Failure, Waiting};
@@ -196,25 +197,18 @@ impl Lane {
         }
     }
 
-    /// Counts a call, and finds where in this rank's arena its operand lies, if it is to be worked
-    /// on there.
+    /// Counts a call, and finds where in this rank's arena its memory lies, if it is to be worked on
+    /// there.
     #[inline]
-    fn begin(&mut self, call: &Call<'_>, directly: bool) -> (Option<u64>, Description) {
-        let window = self.window_of(call, directly);
+    fn begin(&mut self, call: &Call<'_>, directly: bool) -> (Option<Window>, Description) {
+        let arena = &self.neighbours[self.me].arena;
+        let window = Window::of(call, arena, self.world(), directly);
         let description = Description::of(call, self.world(), window.is_some());
         let call = description.pack();
         self.number += 1;
         self.digest = description.digest(self.digest);
         self.board.note(&Entry { number: self.number, digest: self.digest, call });
         (window, description)
-    }
-
-    /// Where in this rank's arena the operand of a call lies, if it is to be worked on there.
-    #[inline]
-    fn window_of(&self, call: &Call<'_>, directly: bool) -> Option<u64> {
-        let operand = super::ops::operand(call, directly)?;
-        let offset = self.neighbours[self.me].arena.offset_of(operand.as_ptr(), operand.len())?;
-        Some(offset as u64)
     }
 
     /// An operation before its first turn.

@@ -30,8 +30,8 @@ use self::reduce::{OneShot, TwoShot};
 use self::sizes::{is_uneven, largest_part};
 use self::spread::{Meet, Spread, Takes};
 use self::way::Way;
+pub(super) use self::window::Place;
 use self::window::Window;
-pub(super) use self::window::operand;
 use super::drive::{GoOn, Turns};
 use super::ground::Ground;
 use super::lane::{Lane, Patient};
@@ -44,7 +44,7 @@ use crate::error::Result;
 pub(super) fn run(
     lane: &mut Lane,
     call: &Call<'_>,
-    window: Option<u64>,
+    window: Option<Place>,
     mut patient: Patient<'_>,
 ) -> Result<()> {
     let largest = match is_uneven(call) {
@@ -60,7 +60,7 @@ pub(super) fn run(
 pub(super) async fn run_elsewhere(
     lane: &mut Lane,
     call: &Call<'_>,
-    window: Option<u64>,
+    window: Option<Place>,
     mut patient: Patient<'_>,
 ) -> Result<()> {
     let largest = match is_uneven(call) {
@@ -76,8 +76,8 @@ pub(super) async fn run_elsewhere(
 struct Scene {
     me: usize,
     world: usize,
-    /// Where in this rank's arena the operand lies, if it is to be worked on there.
-    window: Option<u64>,
+    /// Where in this rank's arena the call's memory lies, if it is to be worked on there.
+    window: Option<Place>,
     /// The size of the largest of uneven parts.
     largest: usize,
     /// Whether ranks can reach each other's private memory.
@@ -86,7 +86,7 @@ struct Scene {
 
 impl Scene {
     #[inline]
-    fn new(lane: &Lane, window: Option<u64>, largest: usize) -> Self {
+    fn new(lane: &Lane, window: Option<Place>, largest: usize) -> Self {
         let (me, world, reachable) = (lane.me(), lane.world(), lane.is_reachable());
         Self { me, world, window, largest, reachable }
     }
@@ -133,7 +133,7 @@ impl<'a> Driver<'a> for Boxed<'_> {
 #[inline]
 fn turns<'a, D: Driver<'a>>(call: &Call<'a>, scene: Scene, driver: D) -> Result<D::Driven> {
     let Scene { me, world, window, largest, .. } = scene;
-    if let Some(window) = window.and_then(|offset| Window::new(call, offset, world)) {
+    if let Some(window) = window.and_then(|place| Window::new(call, place, world)) {
         return Ok(driver.drive(window));
     }
     Ok(match *call {
