@@ -4,6 +4,8 @@
 mod history;
 #[cfg(test)]
 mod models;
+#[cfg(test)]
+mod stages;
 mod steps;
 mod watch;
 
