@@ -217,7 +217,7 @@ fn reduce<'a, D: Driver<'a>>(
     world: usize,
     driver: D,
 ) -> D::Driven {
-    if input.len() <= one_shot_limit(world) {
+    if input.len() <= one_shot_limit(world, element) {
         return driver.drive(OneShot::new(kernel, input, output));
     }
     driver.drive(TwoShot::new(kernel, element, input, output, me, world))
@@ -225,10 +225,12 @@ fn reduce<'a, D: Driver<'a>>(
 
 /// Up to how many bytes it is faster to let every rank combine everything.
 #[inline]
-fn one_shot_limit(world: usize) -> usize {
+fn one_shot_limit(world: usize, element: usize) -> usize {
     match world {
         1 => usize::MAX,
-        2 => 64 << 10,
+        // Small numbers have to be widened and rounded, which takes longer than moving them.
+        2 if element < size_of::<f32>() => 8 << 10,
+        2 => 32 << 10,
         _ => (16 << 10) / world,
     }
 }
