@@ -11,6 +11,7 @@
 //!   the output of every rank.
 //! - [`Hosts`] are network namespaces on one wire: hosts with addresses and links of their own,
 //!   whose cables can be pulled. Where the system does not permit them the test says [`skip()`].
+//! - [`ControlGroup`] limits the memory of some of the ranks.
 //! - [`store`] is the conformance suite of `consort_store::Store`: what every store promises, one
 //!   function per promise. A new store is done when it passes.
 //!
@@ -26,12 +27,14 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod control_group;
 mod hosts;
 mod ranks;
 mod scratch;
 mod skip;
 pub mod store;
 
+pub use control_group::ControlGroup;
 pub use hosts::{Address, Host, Hosts};
 pub use ranks::{Context, Job, Outcome, Ranks, ranks};
 pub use skip::{Skip, skip};

@@ -71,6 +71,20 @@ pub enum Error {
     #[error(transparent)]
     Sharing(#[from] consort_sys::pass::PassError),
 
+    /// Another rank lacks what it needs to do its part, so that nobody can. What it was for was not
+    /// made; a group that there was before goes on.
+    #[error("group {group}: rank {rank} cannot do its part of {call}: {reason}")]
+    PeerUnable {
+        /// The group.
+        group: String,
+        /// Who.
+        rank: u32,
+        /// What it was for.
+        call: &'static str,
+        /// What that rank says it lacks.
+        reason: String,
+    },
+
     /// The system gives this process no thread for its asynchronous calls.
     #[error("cannot start the thread that carries out asynchronous calls: {0}")]
     Thread(std::io::Error),
@@ -244,6 +258,7 @@ impl Error {
             Self::Host(_)
             | Self::Memory(_)
             | Self::Sharing(_)
+            | Self::PeerUnable { .. }
             | Self::Thread(_)
             | Self::Abandoned { .. } => ErrorKind::System,
         }

@@ -1,6 +1,8 @@
 //! The ranks of one host, and the memory they share.
 
+mod doors;
 mod reach;
+mod round;
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -9,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use consort_store::{Deadline, Store};
 use consort_sys::arena::{Arena, Piece};
-use consort_sys::pass::{Door, Offer, PassError, PeerDoor};
+use consort_sys::pass::{Door, Offer};
 use consort_sys::topo::Topology;
 use consort_sys::wait::Patience;
-use serde::{Deserialize, Serialize};
 
+use self::round::Round;
 use crate::engine::{Lane, Neighbour, Place};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::group::Member;
 use crate::symm::Held;
 
@@ -54,59 +56,56 @@ impl Left {
     }
 }
 
-/// What a rank tells the others of its host through the store.
-#[derive(Serialize, Deserialize)]
-struct Address {
-    door: String,
-    place: [u64; 3],
-}
-
 impl Neighbourhood {
     /// Shares memory with the members on this host. If these are all members, there is a lane for
     /// the group of all.
     ///
     /// # Errors
-    /// When there is no memory, or when a rank does not come to share its own in time.
+    /// When there is no memory, here or on another rank; when a rank has ended, or does not come to
+    /// share its memory in time.
     pub(crate) fn settle(
         meeting: &dyn Store,
         me: u32,
         members: &[Member],
         until: Deadline,
     ) -> Result<(Self, Option<Lane>)> {
-        let host = &members[me as usize].host;
-        let here: Vec<&Member> = members.iter().filter(|member| member.host == *host).collect();
-        let arena = Arena::create(Arena::default_size(here.len()))?;
-        let place = Place::take(&arena, here.len())?;
+        let round = Round::new(meeting, me, members, until);
+        let settled = Self::settle_with(&round, members.len());
+        settled.inspect_err(|error| round.give_up(error))
+    }
+
+    fn settle_with(round: &Round<'_>, world: usize) -> Result<(Self, Option<Lane>)> {
+        let (me, ranks) = (round.me, round.here.len());
+        let arena = Arena::create(Arena::default_size(ranks))?;
+        let place = Place::take(&arena, ranks)?;
         let mut neighbours = BTreeMap::new();
         neighbours.insert(me, Neighbour { arena: arena.clone(), life: None, reach: None });
-        let mut offsets = vec![place.offsets()];
-        if here.len() > 1 {
-            let token = agree_on_token(meeting, &here, me, until)?;
+        let mut places = vec![place.offsets()];
+        if ranks > 1 {
             let door = Door::open()?;
-            let address = Address { door: door.name().to_owned(), place: place.offsets() };
-            meeting.set(&door_of(me), &postcard::to_stdvec(&address).expect("it is plain data"))?;
-            let (doors, places) = find_doors(meeting, &here, me, until)?;
-            offsets = places;
-            let offer = Offer { rank: me, descriptor: arena.as_fd(), token: &token };
+            let found = doors::find(round, &door, &place)?;
+            places = found.places;
+            let offer = Offer { rank: me, descriptor: arena.as_fd(), token: &found.token };
+            let latest = round.until.instant().unwrap_or_else(|| Instant::now() + LONG);
             let mut processes = BTreeMap::new();
-            let latest = until.instant().unwrap_or_else(|| Instant::now() + LONG);
-            for peer in door.exchange(offer, &doors, latest)? {
+            for peer in door.exchange(offer, &found.doors, latest)? {
                 let arena = Arena::open(peer.descriptor)?;
                 let life = Some(Arc::new(peer.life));
                 neighbours.insert(peer.rank, Neighbour { arena, life, reach: None });
                 processes.insert(peer.rank, peer.process);
             }
-            for (rank, reach) in reach::try_out(meeting, me, &processes, until)? {
+            // After that everyone has everyone's memory.
+            for (rank, reach) in reach::try_out(round, &processes)? {
                 neighbours.entry(rank).and_modify(|neighbour| neighbour.reach = Some(reach));
             }
         }
         let cores = Topology::here().effective_cores();
         let settled = Self { me, arena, neighbours, cores, left: Mutex::default() };
-        if here.len() < members.len() {
+        if ranks < world {
             return Ok((settled, None));
         }
-        let everyone: Vec<u32> = (0..members.len() as u32).collect();
-        let lane = settled.lane("world", &everyone, place, &offsets)?;
+        let everyone: Vec<u32> = (0..world as u32).collect();
+        let lane = settled.lane("world", &everyone, place, &places)?;
         Ok((settled, Some(lane)))
     }
 
@@ -191,51 +190,6 @@ impl Drop for Neighbourhood {
     fn drop(&mut self) {
         self.left().drain(..).for_each(Left::abandon);
     }
-}
-
-/// What ranks of this job on this host know, and nobody else: only they can read the store.
-fn agree_on_token(
-    meeting: &dyn Store,
-    here: &[&Member],
-    me: u32,
-    until: Deadline,
-) -> Result<[u8; 32]> {
-    let first = here[0].rank.get();
-    let key = format!("token/{first}");
-    if me == first {
-        let mut token = [0; 32];
-        getrandom::fill(&mut token).map_err(|_| Error::Sharing(PassError::Random))?;
-        meeting.set(&key, &token)?;
-    }
-    let token = meeting.get(&key, until)?;
-    Ok(<[u8; 32]>::try_from(&token[..]).unwrap_or_default())
-}
-
-/// Everyone's door but this rank's, and everyone's place, in the order of ranks.
-fn find_doors(
-    meeting: &dyn Store,
-    here: &[&Member],
-    me: u32,
-    until: Deadline,
-) -> Result<(Vec<PeerDoor>, Vec<[u64; 3]>)> {
-    let mut doors = Vec::new();
-    let mut places = Vec::new();
-    for member in here {
-        let rank = member.rank.get();
-        let bytes = meeting.get(&door_of(rank), until)?;
-        let Address { door: name, place } = postcard::from_bytes(&bytes).map_err(|_| {
-            Error::Argument(format!("rank {rank} has told nonsense about its memory"))
-        })?;
-        places.push(place);
-        if rank != me {
-            doors.push(PeerDoor { rank, name, process: Some(member.process) });
-        }
-    }
-    Ok((doors, places))
-}
-
-fn door_of(rank: u32) -> String {
-    format!("door/{rank}")
 }
 
 /// For meetings without a deadline.

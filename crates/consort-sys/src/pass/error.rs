@@ -65,6 +65,19 @@ pub enum PassError {
     },
 }
 
+impl PassError {
+    /// The rank that it is about, or the first of them, if it is about others than this one.
+    pub fn rank(&self) -> Option<u32> {
+        match self {
+            Self::Missing { ranks, .. } => ranks.first().copied(),
+            Self::Ended { rank, .. } | Self::Closed { rank, .. } | Self::Refused { rank, .. } => {
+                Some(*rank)
+            }
+            Self::Door { .. } | Self::Random | Self::ListedTwice(_) | Self::Offer(_) => None,
+        }
+    }
+}
+
 /// Why a process is turned away.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

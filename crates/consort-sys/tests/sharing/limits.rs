@@ -1,10 +1,10 @@
 //! Processes that may not have what they ask for.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use consort_sys::arena::{Arena, ArenaError};
-use consort_testkit::{Ranks, ranks, skip};
+use consort_testkit::{ControlGroup, Ranks, ranks, skip};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::meeting::MIB;
@@ -56,49 +56,11 @@ fn a_full_control_group_is_an_error_and_ends_nobody() {
         drop(held);
         assert!(arena.alloc(60 * MIB, 1).is_ok(), "there is room again");
     });
-    let group = Group::new(96 * MIB);
-    job.tell("group", &group.as_ref().ok().map(|group| group.path.clone()));
+    let group = ControlGroup::with_memory(96 * MIB as u64);
+    job.tell("group", &group.as_ref().ok().map(|group| group.path().to_owned()));
     job.expect_all();
     if let Err(reason) = group {
         skip(reason);
-    }
-}
-
-/// A control group with a memory limit, for as long as it lives.
-struct Group {
-    path: PathBuf,
-}
-
-impl Group {
-    fn new(limit: usize) -> Result<Self, String> {
-        let failed = |error| format!("no control group with a memory limit can be made: {error}");
-        let (parent, file) = Self::parent();
-        let path = parent.join(format!("consort-test-{}", std::process::id()));
-        fs::create_dir(&path).map_err(failed)?;
-        let group = Self { path };
-        fs::write(group.path.join(file), limit.to_string()).map_err(failed)?;
-        Ok(group)
-    }
-
-    /// Where this process's group is, and what its limit is called.
-    fn parent() -> (PathBuf, &'static str) {
-        let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        let of = |start: &str| groups.lines().find_map(|line| line.split_once(start));
-        match of(":memory:/") {
-            Some((_, path)) => {
-                (Path::new("/sys/fs/cgroup/memory").join(path), "memory.limit_in_bytes")
-            }
-            None => {
-                let path = of("0::/").map_or("", |(_, path)| path);
-                (Path::new("/sys/fs/cgroup").join(path), "memory.max")
-            }
-        }
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        fs::remove_dir(&self.path).expect("its processes have ended");
     }
 }
 

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use consort_store::{Deadline, Store};
 use consort_sys::pass::PassError;
 use consort_sys::reach::{Beacon, Reach, Sight};
 
+use super::round::Round;
 use crate::error::{Error, Result};
 
 /// Tries to reach the processes of these ranks. They are all reached, or none: then the map is
@@ -17,29 +17,24 @@ use crate::error::{Error, Result};
 /// # Errors
 /// When a rank does not try in time.
 pub(super) fn try_out(
-    meeting: &dyn Store,
-    me: u32,
+    round: &Round<'_>,
     processes: &BTreeMap<u32, u32>,
-    until: Deadline,
 ) -> Result<BTreeMap<u32, Reach>> {
     let beacon = Beacon::light().map_err(|_| Error::Sharing(PassError::Random))?;
     let Sight { address, light } = beacon.sight();
-    meeting.set(&key("beacon", me), &[address.to_le_bytes(), light.to_le_bytes()].concat())?;
+    round.tell("beacon", &[address.to_le_bytes(), light.to_le_bytes()].concat())?;
     let mut reached = BTreeMap::new();
-    for (&rank, &process) in processes {
-        let sight = read_sight(&meeting.get(&key("beacon", rank), until)?);
-        if let Some(reach) = sight.and_then(|sight| Reach::try_out(process, sight)) {
+    for (member, told) in round.here.iter().zip(round.hear("beacon")?) {
+        let rank = member.rank.get();
+        let process = processes.get(&rank).zip(read_sight(&told));
+        if let Some(reach) = process.and_then(|(&process, sight)| Reach::try_out(process, sight)) {
             reached.insert(rank, reach);
         }
     }
     // Nobody puts out its light before everyone has looked.
-    meeting.set(&key("reach", me), &[u8::from(reached.len() == processes.len())])?;
-    for &rank in processes.keys() {
-        if meeting.get(&key("reach", rank), until)? != [1] {
-            reached.clear();
-        }
-    }
-    if reached.len() < processes.len() {
+    let mine = u8::from(reached.len() == processes.len());
+    round.tell("reach", &[mine])?;
+    if round.hear("reach")?.iter().any(|told| told[..] != [1]) {
         reached.clear();
     }
     Ok(reached)
@@ -49,8 +44,4 @@ fn read_sight(bytes: &[u8]) -> Option<Sight> {
     let (address, light) = bytes.split_at_checked(8)?;
     let number = |bytes: &[u8]| Some(u64::from_le_bytes(bytes.try_into().ok()?));
     Some(Sight { address: number(address)?, light: number(light)? })
-}
-
-fn key(what: &str, rank: u32) -> String {
-    format!("{what}/{rank}")
 }

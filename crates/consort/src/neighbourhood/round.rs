@@ -1,0 +1,118 @@
+//! The ranks of a host at their meeting: what they tell each other through the store.
+
+use std::time::{Duration, Instant};
+
+use consort_store::{Deadline, Error as StoreError, Store};
+use consort_sys::life::{Life, Sign};
+use consort_sys::pass::PassError;
+
+use crate::error::{Error, Result};
+use crate::group::Member;
+use crate::verdict::{decode, encode};
+
+/// The ranks of this host. Each tells the others something under a name, and hears what they told.
+///
+/// A rank that cannot go on says so first, so that nobody waits for it; nor is a rank waited for that
+/// has ended.
+#[derive(Debug)]
+pub(super) struct Round<'a> {
+    meeting: &'a dyn Store,
+    pub(super) me: u32,
+    /// Those on this host, this one among them.
+    pub(super) here: Vec<&'a Member>,
+    pub(super) until: Deadline,
+}
+
+impl<'a> Round<'a> {
+    pub(super) fn new(
+        meeting: &'a dyn Store,
+        me: u32,
+        members: &'a [Member],
+        until: Deadline,
+    ) -> Self {
+        let host = &members[me as usize].host;
+        let here = members.iter().filter(|member| member.host == *host).collect();
+        Self { meeting, me, here, until }
+    }
+
+    /// Tells the others.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub(super) fn tell(&self, what: &str, told: &[u8]) -> Result<()> {
+        Ok(self.meeting.set(&key(what, self.me), told)?)
+    }
+
+    /// Tells the others, as far as that is possible, that this rank cannot go on. What they hear of
+    /// is what went wrong first, and on which rank.
+    pub(super) fn give_up(&self, why: &Error) {
+        let rank = match why {
+            Error::PeerUnable { .. } => return,
+            Error::Sharing(error) => error.rank().unwrap_or(self.me),
+            _ => self.me,
+        };
+        let _ = self.meeting.compare_set(GIVEN_UP, None, &encode(&(rank, why.to_string())));
+    }
+
+    /// Waits until every rank has told something under this name, and says what, in the order of
+    /// ranks.
+    ///
+    /// # Errors
+    /// When a rank gives up, has ended, or tells nothing in time.
+    pub(super) fn hear(&self, what: &str) -> Result<Vec<Vec<u8>>> {
+        let start = Instant::now();
+        let keys: Vec<String> =
+            self.here.iter().map(|member| key(what, member.rank.get())).collect();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let mut lives = Vec::new();
+        loop {
+            match self.meeting.multi_get(&keys, self.until.min(Deadline::after(SLICE))) {
+                Ok(told) => return Ok(told),
+                Err(StoreError::Timeout { missing, .. })
+                    if missing.count > 0 || !self.until.has_passed() => {}
+                Err(other) => return Err(other.into()),
+            }
+            if lives.is_empty() {
+                lives.extend(self.here.iter().map(|member| Life::of(member.process)));
+            }
+            self.look_round(&lives)?;
+            if self.until.has_passed() {
+                let is_missing = |key: &&str| !matches!(self.meeting.check(&[*key]), Ok(true));
+                let members = keys.iter().zip(&self.here).filter(|(key, _)| is_missing(key));
+                let ranks = members.map(|(_, member)| member.rank.get()).collect();
+                let (waited, turned_away) = (start.elapsed(), Vec::new());
+                return Err(PassError::Missing { ranks, waited, turned_away }.into());
+            }
+        }
+    }
+
+    /// Whether it makes sense to wait any longer.
+    fn look_round(&self, lives: &[Life]) -> Result<()> {
+        // Looked for first: what they have said before is heard below.
+        let ended = lives.iter().position(|life| life.sign() == Sign::Ended);
+        match self.meeting.get(GIVEN_UP, Deadline::now()) {
+            Ok(told) => {
+                let (rank, reason) = decode(&told).map_err(Error::Argument)?;
+                let (group, call) = ("world".to_owned(), "the meeting");
+                return Err(Error::PeerUnable { group, rank, call, reason });
+            }
+            Err(StoreError::Timeout { .. }) => {}
+            Err(other) => return Err(other.into()),
+        }
+        match ended.map(|index| self.here[index]) {
+            None => Ok(()),
+            Some(member) => {
+                let (rank, process) = (member.rank.get(), member.process);
+                Err(PassError::Ended { rank, process }.into())
+            }
+        }
+    }
+}
+
+fn key(what: &str, rank: u32) -> String {
+    format!("{what}/{rank}")
+}
+
+const GIVEN_UP: &str = "given up";
+/// How often to look whether those who are waited for are alive.
+const SLICE: Duration = Duration::from_millis(100);

@@ -1,0 +1,6 @@
+//! What goes wrong on one rank, and what the others hear of it.
+#![allow(clippy::unwrap_used, reason = "a test ends with the first surprise")]
+
+mod meet;
+mod meeting;
+mod shortage;
