@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use consort_sys::arena::{Arena, Piece};
+use consort_sys::arena::{Arena, ArenaError, Piece};
 use consort_sys::board::{Alarm, Board, Entry};
 use consort_sys::life::{Life, Sign};
 use consort_sys::reach::Reach;
@@ -184,7 +184,17 @@ impl Lane {
         if self.failure.is_some() || self.board.is_halted() {
             return Err(self.refuse());
         }
-        Ok(self.ground.commit()?)
+        match self.ground.commit() {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.give_out(error)),
+        }
+    }
+
+    /// Ends the group because there is no memory for this rank's buffers.
+    #[cold]
+    fn give_out(&mut self, error: ArenaError) -> Error {
+        self.abort(&format!("it has no memory for its buffers: {error}"));
+        Error::Memory(error)
     }
 
     /// Why no more calls can be made.

@@ -94,7 +94,10 @@ impl Queue {
         if !desk.served {
             if let Err(error) = progress::serve() {
                 drop(desk);
-                job.finish(Err(Error::Thread(error)));
+                // The others are going to wait for this rank's part of the call.
+                let error = Error::Thread(error);
+                self.abort(&error.to_string());
+                job.finish(Err(error));
                 return number;
             }
             desk.served = true;

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::{Group, Member, Rank, Shared};
+use crate::engine::Place;
 use crate::error::{Error, Result};
+use crate::neighbourhood::Neighbourhood;
 use crate::symm::Commons;
 
 impl Group {
@@ -20,46 +22,33 @@ impl Group {
     /// ```
     ///
     /// # Errors
-    /// As any call; see [`call`](Self::call).
+    /// When a rank has no memory left for its part: [`Error::Memory`] on that one,
+    /// [`Error::PeerUnable`] on all others. No new group is made then, and this one goes on.
+    /// Otherwise as any [`call`](Self::call).
     pub fn split(&self, colour: Option<u32>, key: i64) -> Result<Option<Self>> {
         let Some(neighbourhood) = &self.shared.job.neighbourhood else {
             return colour
                 .map(|_| self.fake_part(&(0..self.world()).collect::<Vec<_>>()))
                 .transpose();
         };
-        let place = colour.map(|_| neighbourhood.take_place(self.world())).transpose()?;
-        let [board, ground, post] = place.as_ref().map_or([0; 3], |place| place.offsets());
-        let colour_word = colour.map_or(-1, i64::from);
-        let mine = [colour_word, key, board as i64, ground as i64, post as i64];
-        let mut cards = vec![0; mine.len() * self.world()];
-        self.all_gather(&mine, &mut cards)?;
-        let (Some(colour), Some(place)) = (colour, place) else { return Ok(None) };
-
-        let cards: Vec<&[i64]> = cards.chunks(mine.len()).collect();
-        let mut chosen: Vec<usize> =
-            (0..self.world()).filter(|&rank| cards[rank][0] == colour_word).collect();
-        chosen.sort_by_key(|&rank| cards[rank][1]);
-        let offsets: Vec<[u64; 3]> =
-            chosen.iter().map(|&rank| [2, 3, 4].map(|field| cards[rank][field] as u64)).collect();
-        let world_ranks: Vec<u32> =
-            chosen.iter().map(|&rank| self.shared.world_ranks[rank]).collect();
-        let name = format!("{}/{colour}#{}", self.name(), self.calls());
-        let lane = neighbourhood.lane(&name, &world_ranks, place, &offsets)?;
-        let members = (0..)
-            .zip(&chosen)
-            .map(|(rank, &old)| Member { rank: Rank(rank), ..self.members()[old].clone() })
-            .collect();
-        let rank = chosen.iter().position(|&rank| rank == self.rank().index());
-        let shared = Shared {
-            name,
-            rank: Rank(rank.expect("this rank gave its own colour") as u32),
-            members,
-            world_ranks,
-            commons: Some(Arc::new(Commons::new(lane.lookout()))),
-            backend: Some(self.shared.job.backend(lane)),
-            job: self.shared.job.clone(),
+        let (place, trouble) = match colour.map(|_| neighbourhood.take_place(self.world())) {
+            Some(Err(error)) => (None, Some(error)),
+            place => (place.and_then(Result::ok), None),
         };
-        Ok(Some(Self { shared: Arc::new(shared), timeout: self.timeout }))
+        let mine = Card {
+            colour: match &trouble {
+                None => colour.map_or(NO_COLOUR, i64::from),
+                Some(_) => NO_PLACE,
+            },
+            key,
+            place: place.as_ref().map_or([0; 3], Place::offsets),
+        };
+        let cards = self.show_cards(&mine)?;
+        if let Some(poor) = cards.iter().position(|card| card.colour == NO_PLACE) {
+            return Err(self.hear_why_not(poor as u32, trouble)?);
+        }
+        let (Some(colour), Some(place)) = (colour, place) else { return Ok(None) };
+        self.part(neighbourhood, colour, place, &cards).map(Some)
     }
 
     /// A new group of these ranks of this one, in this order. Every rank of this group has to call
@@ -91,4 +80,91 @@ impl Group {
         }
         self.split(place.map(|_| 0), place.unwrap_or(0) as i64)
     }
+
+    /// Shows every rank's card to every rank.
+    fn show_cards(&self, mine: &Card) -> Result<Vec<Card>> {
+        let mut words = vec![0; CARD * self.world()];
+        self.all_gather(&mine.pack(), &mut words)?;
+        Ok(words.chunks_exact(CARD).filter_map(Card::unpack).collect())
+    }
+
+    /// The new group of those who gave the same colour.
+    fn part(
+        &self,
+        neighbourhood: &Neighbourhood,
+        colour: u32,
+        mine: Place,
+        cards: &[Card],
+    ) -> Result<Self> {
+        let is_chosen = |&rank: &usize| cards[rank].colour == i64::from(colour);
+        let mut chosen: Vec<usize> = (0..self.world()).filter(is_chosen).collect();
+        chosen.sort_by_key(|&rank| cards[rank].key);
+        let places: Vec<[u64; 3]> = chosen.iter().map(|&rank| cards[rank].place).collect();
+        let world_ranks: Vec<u32> =
+            chosen.iter().map(|&rank| self.shared.world_ranks[rank]).collect();
+        let name = format!("{}/{colour}#{}", self.name(), self.calls());
+        let lane = neighbourhood.lane(&name, &world_ranks, mine, &places)?;
+        let members = (0..)
+            .zip(&chosen)
+            .map(|(rank, &old)| Member { rank: Rank(rank), ..self.members()[old].clone() })
+            .collect();
+        let rank = chosen.iter().position(|&rank| rank == self.rank().index());
+        let shared = Shared {
+            name,
+            rank: Rank(rank.expect("this rank gave its own colour") as u32),
+            members,
+            world_ranks,
+            commons: Some(Arc::new(Commons::new(lane.lookout()))),
+            backend: Some(self.shared.job.backend(lane)),
+            job: self.shared.job.clone(),
+        };
+        Ok(Self { shared: Arc::new(shared), timeout: self.timeout })
+    }
+
+    /// Lets the first rank that has no memory for a new group tell the others why. What this one's
+    /// own trouble is it knows.
+    fn hear_why_not(&self, poor: u32, trouble: Option<Error>) -> Result<Error> {
+        let mut words = vec![0; REASON];
+        if poor == self.rank().get()
+            && let Some(trouble) = &trouble
+        {
+            words.iter_mut().zip(trouble.to_string().bytes()).for_each(|(to, from)| *to = from);
+        }
+        self.broadcast(&mut words, poor)?;
+        let reason = String::from_utf8_lossy(&words).trim_end_matches('\0').to_owned();
+        let group = self.name().to_owned();
+        let unable = || Error::PeerUnable { group, rank: poor, call: "split", reason };
+        Ok(trouble.unwrap_or_else(unable))
+    }
 }
+
+/// What a rank tells the others of its part in a new group.
+struct Card {
+    colour: i64,
+    key: i64,
+    /// Where it is in the rank's memory.
+    place: [u64; 3],
+}
+
+impl Card {
+    fn pack(&self) -> [i64; CARD] {
+        let [board, ground, post] = self.place.map(|offset| offset as i64);
+        [self.colour, self.key, board, ground, post]
+    }
+
+    /// `None` if it is too short.
+    fn unpack(words: &[i64]) -> Option<Self> {
+        let &[colour, key, ref place @ ..] = words else { return None };
+        let place = <[i64; 3]>::try_from(place).ok()?.map(|offset| offset as u64);
+        Some(Self { colour, key, place })
+    }
+}
+
+/// So many words fit into a line of the board.
+const CARD: usize = 5;
+/// The colour of a rank that is to be in no new group.
+const NO_COLOUR: i64 = -1;
+/// What stands in the place of a colour if there is no memory for a place.
+const NO_PLACE: i64 = -2;
+/// So many bytes of a reason are told.
+const REASON: usize = 512;
