@@ -18,6 +18,8 @@ mod reduce;
 mod sizes;
 mod spread;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod way;
 mod window;
 

@@ -2,12 +2,15 @@
 #![allow(clippy::unwrap_used, reason = "a test ends with the first surprise")]
 
 mod data;
+mod edges;
+mod exercise;
 mod meet;
 mod oracle;
 mod room;
 mod sizes;
 mod works;
 
+mod background;
 mod disagreement;
 mod faults;
 mod large;
@@ -17,3 +20,4 @@ mod refusals;
 mod slices;
 mod subgroups;
 mod threads;
+mod windows;

@@ -1,11 +1,12 @@
 //! broadcast, all_gather, gather, scatter and all_to_all, with every dtype from and to every rank.
 
-use consort::{Call, Dtype, Group, Inputs, Outputs, Rank};
+use consort::{Dtype, Group, Rank};
 
 use super::data::{Tile, phase};
+use super::exercise::{Caller, Exercise, What};
 use super::meet::{Digest, in_worlds};
 use super::room::Room;
-use super::sizes::{large, small};
+use super::sizes::{every_edge, long};
 
 in_worlds! { every_move:
     are_right_in_a_world_of_1 1
@@ -18,20 +19,31 @@ in_worlds! { every_move:
 
 fn every_move(group: &Group, digest: &mut Digest) {
     let world = group.world();
+    move_everything(&Caller::here(group), digest, |dtype| {
+        let mut counts = every_edge(dtype, world);
+        counts.push(long(dtype) / world);
+        counts
+    });
+}
+
+/// Every dtype, so many elements each time. Over all dtypes, every rank is the root with every
+/// count.
+pub(crate) fn move_everything(
+    caller: &Caller<'_>,
+    digest: &mut Digest,
+    counts: impl Fn(Dtype) -> Vec<usize>,
+) {
     for dtype in Dtype::ALL {
-        let moves = Moves { group, dtype, data: &Tile::new(dtype) };
-        // Over all dtypes, every rank is the root with every count.
-        let turn = world + usize::from(dtype.code());
-        for (at, count) in
-            [small(dtype), large(dtype, world, turn)].concat().into_iter().enumerate()
-        {
-            moves.all(count, (at + turn) % world, digest);
+        let moves = Moves { caller, dtype, data: &Tile::new(dtype) };
+        for (at, count) in counts(dtype).into_iter().enumerate() {
+            let root = (at + usize::from(dtype.code())) % caller.world();
+            moves.all(count, root, digest);
         }
     }
 }
 
 pub(crate) struct Moves<'a> {
-    pub(crate) group: &'a Group,
+    pub(crate) caller: &'a Caller<'a>,
     pub(crate) dtype: Dtype,
     pub(crate) data: &'a Tile,
 }
@@ -49,92 +61,95 @@ impl Moves<'_> {
     }
 
     /// Returns the result.
-    fn broadcast(&self, count: usize, root: usize, call: usize) -> Vec<u8> {
-        let mut room = match root == self.me() {
+    pub(crate) fn broadcast(&self, count: usize, root: usize, call: usize) -> Vec<u8> {
+        let room = match root == self.me() {
             true => self.of(root, count, call),
             false => self.nothing(count, call),
         };
-        let (dtype, buffer) = (self.dtype, room.target());
-        let root_rank = Rank::from(root as u32);
-        self.group.call(&Call::Broadcast { dtype, root: root_rank, buffer }).unwrap();
-        self.check("broadcast", root, 0, call, room.bytes());
-        room.bytes().to_vec()
+        let (_, result) = self.carry_out(What::Broadcast(rank(root)), None, Some(room));
+        let result = result.expect("it was there before");
+        self.check("broadcast", root, 0, call, result.bytes());
+        result.bytes().to_vec()
     }
 
     /// Returns the result.
-    fn all_gather(&self, count: usize, call: usize) -> Vec<u8> {
+    pub(crate) fn all_gather(&self, count: usize, call: usize) -> Vec<u8> {
         let mine = self.of(self.me(), count, call);
-        let mut everyone = self.nothing(count * self.world(), call);
-        let (dtype, input) = (self.dtype, mine.source());
-        let outputs = Outputs::Equal(everyone.target());
-        self.group.call(&Call::AllGather { dtype, input, outputs }).unwrap();
+        let everyone = self.nothing(count * self.world(), call);
+        let (mine, everyone) = self.with_both(What::AllGather, mine, everyone);
         self.check("the input of all_gather", self.me(), 0, call, mine.bytes());
         self.check_parts("all_gather", count, call, everyone.bytes());
         everyone.bytes().to_vec()
     }
 
     /// Returns the result.
-    fn all_gather_in_place(&self, count: usize, call: usize) -> Vec<u8> {
-        let mine = self.of(self.me(), count, call);
+    pub(crate) fn all_gather_in_place(&self, count: usize, call: usize) -> Vec<u8> {
+        let mine = self.data.take(phase(self.me(), call), count);
         let mut everyone = self.nothing(count * self.world(), call);
-        let outputs = Outputs::Equal(everyone.target());
-        let part = outputs.part(self.me(), self.world());
-        part.copy_from(mine.source());
-        let (dtype, input) = (self.dtype, part.into());
-        self.group.call(&Call::AllGather { dtype, input, outputs }).unwrap();
+        let part = self.me() * mine.len()..(self.me() + 1) * mine.len();
+        everyone.target().slice(part).copy_from(mine[..].into());
+        let (_, everyone) = self.carry_out(What::AllGather, None, Some(everyone));
+        let everyone = everyone.expect("it was there before");
         self.check_parts("all_gather in place", count, call, everyone.bytes());
         everyone.bytes().to_vec()
     }
 
-    fn gather(&self, count: usize, root: usize, call: usize) {
+    pub(crate) fn gather(&self, count: usize, root: usize, call: usize) {
         let mine = self.of(self.me(), count, call);
-        let mut everyone = self.nothing(count * self.world(), call);
-        let (dtype, input, is_root) = (self.dtype, mine.source(), root == self.me());
-        let outputs = is_root.then(|| Outputs::Equal(everyone.target()));
-        let root = Rank::from(root as u32);
-        self.group.call(&Call::Gather { dtype, root, uneven: false, input, outputs }).unwrap();
-        match is_root {
-            true => self.check_parts("gather", count, call, everyone.bytes()),
-            false => assert!(everyone.is_untouched()),
-        }
+        let everyone = (root == self.me()).then(|| self.nothing(count * self.world(), call));
+        let (mine, everyone) = self.carry_out(What::Gather(rank(root)), Some(mine), everyone);
+        let mine = mine.expect("it was there before");
+        self.check("the input of gather", self.me(), 0, call, mine.bytes());
+        everyone.iter().for_each(|it| self.check_parts("gather", count, call, it.bytes()));
     }
 
-    fn scatter(&self, count: usize, root: usize, call: usize) {
+    pub(crate) fn scatter(&self, count: usize, root: usize, call: usize) {
         let everyones = (root == self.me()).then(|| self.of(root, count * self.world(), call));
-        let mut mine = self.nothing(count, call);
-        let (dtype, output) = (self.dtype, mine.target());
-        let inputs = everyones.as_ref().map(|room| Inputs::Equal(room.source()));
-        let root_rank = Rank::from(root as u32);
-        let call_it = Call::Scatter { dtype, root: root_rank, uneven: false, inputs, output };
-        self.group.call(&call_it).unwrap();
+        let mine = self.nothing(count, call);
+        let (everyones, mine) = self.carry_out(What::Scatter(rank(root)), everyones, Some(mine));
+        let mine = mine.expect("it was there before");
         self.check("scatter", root, self.me() * count, call, mine.bytes());
+        let check = |it: &Room| self.check("the input of scatter", root, 0, call, it.bytes());
+        everyones.iter().for_each(check);
     }
 
-    fn all_to_all(&self, count: usize, call: usize) {
+    pub(crate) fn all_to_all(&self, count: usize, call: usize) {
         let mine = self.of(self.me(), count * self.world(), call);
-        let mut theirs = self.nothing(count * self.world(), call);
-        let (inputs, outputs) = (Inputs::Equal(mine.source()), Outputs::Equal(theirs.target()));
-        let dtype = self.dtype;
-        self.group.call(&Call::AllToAll { dtype, uneven: false, inputs, outputs }).unwrap();
+        let theirs = self.nothing(count * self.world(), call);
+        let (mine, theirs) = self.with_both(What::AllToAll, mine, theirs);
         self.check("the input of all_to_all", self.me(), 0, call, mine.bytes());
         self.check_exchange("all_to_all", count, call, theirs.bytes());
     }
 
-    fn all_to_all_in_place(&self, count: usize, call: usize) {
-        let mut all = self.of(self.me(), count * self.world(), call);
-        let buffer = all.target();
-        let (inputs, outputs) = (Inputs::Equal(buffer.into()), Outputs::Equal(buffer));
-        let dtype = self.dtype;
-        self.group.call(&Call::AllToAll { dtype, uneven: false, inputs, outputs }).unwrap();
+    pub(crate) fn all_to_all_in_place(&self, count: usize, call: usize) {
+        let all = self.of(self.me(), count * self.world(), call);
+        let (all, _) = self.carry_out(What::AllToAll, Some(all), None);
+        let all = all.expect("it was there before");
         self.check_exchange("all_to_all in place", count, call, all.bytes());
     }
 
+    fn carry_out(
+        &self,
+        what: What,
+        input: Option<Room>,
+        output: Option<Room>,
+    ) -> (Option<Room>, Option<Room>) {
+        let exercise = Exercise::new(self.caller.group, what, self.dtype, input, output);
+        let Exercise { input, output, .. } = self.caller.carry_out(exercise);
+        (input, output)
+    }
+
+    fn with_both(&self, what: What, input: Room, output: Room) -> (Room, Room) {
+        let (input, output) = self.carry_out(what, Some(input), Some(output));
+        (input.expect("it was there before"), output.expect("it was there before"))
+    }
+
     fn me(&self) -> usize {
-        self.group.rank().index()
+        self.caller.me()
     }
 
     fn world(&self) -> usize {
-        self.group.world()
+        self.caller.world()
     }
 
     /// What a rank has in a call.
@@ -147,7 +162,7 @@ impl Moves<'_> {
     }
 
     /// These are a rank's elements from one on.
-    fn check(&self, what: &str, rank: usize, from: usize, call: usize, found: &[u8]) {
+    pub(crate) fn check(&self, what: &str, rank: usize, from: usize, call: usize, found: &[u8]) {
         self.data.check(phase(rank, call) + from, found, || {
             let count = found.len() / self.dtype.size();
             format!("{what}: {count} {} of rank {rank}, number {call}", self.dtype)
@@ -155,14 +170,14 @@ impl Moves<'_> {
     }
 
     /// The data of all ranks, in their order.
-    fn check_parts(&self, what: &str, count: usize, call: usize, found: &[u8]) {
+    pub(crate) fn check_parts(&self, what: &str, count: usize, call: usize, found: &[u8]) {
         for (rank, part) in self.parts(count, found) {
             self.check(what, rank, 0, call, part);
         }
     }
 
     /// Of all ranks, the part for this one.
-    fn check_exchange(&self, what: &str, count: usize, call: usize, found: &[u8]) {
+    pub(crate) fn check_exchange(&self, what: &str, count: usize, call: usize, found: &[u8]) {
         for (rank, part) in self.parts(count, found) {
             self.check(what, rank, self.me() * count, call, part);
         }
@@ -172,4 +187,8 @@ impl Moves<'_> {
         let part = count * self.dtype.size();
         (0..self.world()).map(move |rank| (rank, &found[rank * part..(rank + 1) * part]))
     }
+}
+
+fn rank(number: usize) -> Rank {
+    Rank::from(number as u32)
 }

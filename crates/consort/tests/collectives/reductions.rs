@@ -1,12 +1,13 @@
 //! all_reduce, reduce and reduce_scatter, with every dtype in every way that it can be combined.
 
-use consort::{Call, Dtype, Group, Inputs, Rank, ReduceOp};
+use consort::{Dtype, Group, Rank, ReduceOp};
 
 use super::data::{PERIOD, Tile, phase, phase_of_result};
+use super::exercise::{Caller, Exercise, What};
 use super::meet::{Digest, in_worlds};
 use super::oracle::{combine, operations};
 use super::room::Room;
-use super::sizes::{large, small};
+use super::sizes::{every_edge, long};
 
 in_worlds! { every_reduction:
     are_right_in_a_world_of_1 1
@@ -18,12 +19,27 @@ in_worlds! { every_reduction:
 }
 
 fn every_reduction(group: &Group, digest: &mut Digest) {
+    let world = group.world();
+    reduce_everything(&Caller::here(group), digest, |dtype| {
+        let mut counts = every_edge(dtype, world);
+        // In the other worlds it would take long.
+        counts.extend(matches!(world, 2 | 5).then(|| long(dtype)));
+        counts
+    });
+}
+
+/// Every dtype in every way that it can be combined, so many elements each time.
+pub(crate) fn reduce_everything(
+    caller: &Caller<'_>,
+    digest: &mut Digest,
+    counts: impl Fn(Dtype) -> Vec<usize>,
+) {
     let mut call = 0;
     for dtype in Dtype::ALL {
-        let inputs = Tile::new(dtype);
-        for (turn, op) in operations(dtype).into_iter().enumerate() {
-            let reduction = Reduction::new(group, dtype, op, &inputs);
-            for count in [small(dtype), large(dtype, group.world(), turn)].concat() {
+        let (inputs, counts) = (Tile::new(dtype), counts(dtype));
+        for op in operations(dtype) {
+            let reduction = Reduction::new(caller, dtype, op, &inputs);
+            for &count in &counts {
                 call += 1;
                 digest.add(&reduction.all_reduce(count, call));
                 reduction.reduce(count, call);
@@ -35,7 +51,7 @@ fn every_reduction(group: &Group, digest: &mut Digest) {
 
 /// A way to combine numbers of one dtype, with what comes of it.
 pub(crate) struct Reduction<'a> {
-    group: &'a Group,
+    caller: &'a Caller<'a>,
     dtype: Dtype,
     op: ReduceOp,
     inputs: &'a Tile,
@@ -43,88 +59,82 @@ pub(crate) struct Reduction<'a> {
 }
 
 impl<'a> Reduction<'a> {
-    pub(crate) fn new(group: &'a Group, dtype: Dtype, op: ReduceOp, inputs: &'a Tile) -> Self {
+    pub(crate) fn new(
+        caller: &'a Caller<'a>,
+        dtype: Dtype,
+        op: ReduceOp,
+        inputs: &'a Tile,
+    ) -> Self {
         let of = |rank: usize| inputs.take(phase(rank, 0), PERIOD);
-        let all: Vec<Vec<u8>> = (0..group.world()).map(of).collect();
+        let all: Vec<Vec<u8>> = (0..caller.world()).map(of).collect();
         let results = Tile::made_of(dtype, combine(dtype, op, &all));
-        Self { group, dtype, op, inputs, results }
+        Self { caller, dtype, op, inputs, results }
     }
 
-    /// Returns the result.
+    /// In place or not depends on the call. Returns the result.
     pub(crate) fn all_reduce(&self, count: usize, call: usize) -> Vec<u8> {
-        let &Self { group, dtype, op, .. } = self;
-        let mut mine = self.mine(count, call);
-        let output = match call.is_multiple_of(2) {
-            true => {
-                let output = mine.target();
-                group.call(&Call::AllReduce { dtype, op, input: output.into(), output }).unwrap();
-                mine
+        let elsewhere = (!call.is_multiple_of(2)).then(|| self.nothing(count, call));
+        let what = What::AllReduce(self.op);
+        let (input, output) = self.carry_out(what, self.mine(count, call), elsewhere);
+        let result = match &output {
+            Some(output) => {
+                self.is_as_before(&input, count, call);
+                output.bytes()
             }
-            false => {
-                let mut elsewhere = Room::empty(mine.bytes().len(), call % 5);
-                let (input, output) = (mine.source(), elsewhere.target());
-                group.call(&Call::AllReduce { dtype, op, input, output }).unwrap();
-                self.is_as_before(&mine, count, call);
-                elsewhere
-            }
+            None => input.bytes(),
         };
-        self.check("all_reduce", 0, count, call, output.bytes());
-        output.bytes().to_vec()
+        self.check("all_reduce", 0, count, call, result);
+        result.to_vec()
     }
 
     pub(crate) fn reduce(&self, count: usize, call: usize) {
-        let &Self { group, dtype, op, .. } = self;
-        let root = Rank::from((call % group.world()) as u32);
-        let mut mine = self.mine(count, call);
-        let mut elsewhere = Room::empty(mine.bytes().len(), call % 5);
-        let is_root = root == group.rank();
-        if is_root && call % 4 < 2 {
-            let output = mine.target();
-            let input = output.into();
-            let output = Some(output);
-            group.call(&Call::Reduce { dtype, op, root, input, output }).unwrap();
-            return self.check("reduce in place", 0, count, call, mine.bytes());
+        let root = call % self.caller.world();
+        let is_root = root == self.caller.me();
+        let in_place = is_root && call % 4 < 2;
+        let elsewhere = (is_root && !in_place).then(|| self.nothing(count, call));
+        let what = What::Reduce(self.op, Rank::from(root as u32));
+        let (input, output) = self.carry_out(what, self.mine(count, call), elsewhere);
+        if in_place {
+            return self.check("reduce in place", 0, count, call, input.bytes());
         }
-        let output = is_root.then(|| elsewhere.target());
-        group.call(&Call::Reduce { dtype, op, root, input: mine.source(), output }).unwrap();
-        self.is_as_before(&mine, count, call);
-        match is_root {
-            true => self.check("reduce", 0, count, call, elsewhere.bytes()),
-            false => assert!(elsewhere.is_untouched()),
-        }
+        self.is_as_before(&input, count, call);
+        output.iter().for_each(|it| self.check("reduce", 0, count, call, it.bytes()));
     }
 
     pub(crate) fn reduce_scatter(&self, count: usize, call: usize) {
-        let &Self { group, dtype, op, .. } = self;
-        let (me, world) = (group.rank().index(), group.world());
-        let mut mine = self.mine(count * world, call);
-        let part = count * dtype.size();
-        if call.is_multiple_of(3) {
-            let all = mine.target();
-            let (inputs, output) =
-                (Inputs::Equal(all.into()), all.slice(me * part..(me + 1) * part));
-            group.call(&Call::ReduceScatter { dtype, op, inputs, output }).unwrap();
-            let result = &mine.bytes()[me * part..(me + 1) * part];
+        let (me, world) = (self.caller.me(), self.caller.world());
+        let elsewhere = (!call.is_multiple_of(3)).then(|| self.nothing(count, call));
+        let (what, mine) = (What::ReduceScatter(self.op), self.mine(count * world, call));
+        let (input, output) = self.carry_out(what, mine, elsewhere);
+        let Some(output) = output else {
+            let part = count * self.dtype.size();
+            let result = &input.bytes()[me * part..(me + 1) * part];
             return self.check("reduce_scatter in place", me * count, count, call, result);
-        }
-        let mut elsewhere = Room::empty(part, call % 5);
-        let (inputs, output) = (Inputs::Equal(mine.source()), elsewhere.target());
-        group.call(&Call::ReduceScatter { dtype, op, inputs, output }).unwrap();
-        self.is_as_before(&mine, count * world, call);
-        self.check("reduce_scatter", me * count, count, call, elsewhere.bytes());
+        };
+        self.is_as_before(&input, count * world, call);
+        self.check("reduce_scatter", me * count, count, call, output.bytes());
+    }
+
+    fn carry_out(&self, what: What, input: Room, output: Option<Room>) -> (Room, Option<Room>) {
+        let exercise = Exercise::new(self.caller.group, what, self.dtype, Some(input), output);
+        let Exercise { input, output, .. } = self.caller.carry_out(exercise);
+        (input.expect("it was there before"), output)
     }
 
     fn mine(&self, count: usize, call: usize) -> Room {
-        let from = phase(self.group.rank().index(), call);
-        Room::holding(&self.inputs.take(from, count), call % 3)
+        Room::holding(&self.inputs.take(phase(self.caller.me(), call), count), call % 3)
+    }
+
+    fn nothing(&self, count: usize, call: usize) -> Room {
+        Room::empty(count * self.dtype.size(), call % 5)
     }
 
     fn is_as_before(&self, input: &Room, count: usize, call: usize) {
-        let from = phase(self.group.rank().index(), call);
+        let from = phase(self.caller.me(), call);
         self.inputs.check(from, input.bytes(), || self.told("the input", count, call));
     }
 
-    fn check(&self, what: &str, from: usize, count: usize, call: usize, result: &[u8]) {
+    pub(crate) fn check(&self, what: &str, from: usize, count: usize, call: usize, result: &[u8]) {
         assert_eq!(result.len(), count * self.dtype.size());
         let from = from + phase_of_result(call);
         self.results.check(from, result, || self.told(what, count, call));

@@ -1,6 +1,6 @@
 //! Buffers that begin anywhere and show when something is written beside them.
 
-use consort::{Source, Target};
+use consort::Target;
 
 /// A buffer between two margins.
 pub(crate) struct Room {
@@ -10,6 +10,9 @@ pub(crate) struct Room {
 }
 
 impl Room {
+    /// How large a margin is at most.
+    pub(crate) const MARGIN: usize = 16;
+
     /// A copy of this data, which begins so many bytes after an aligned place.
     pub(crate) fn holding(data: &[u8], lead: usize) -> Self {
         let mut room = Self::empty(data.len(), lead);
@@ -19,15 +22,23 @@ impl Room {
 
     /// So many bytes that hold nothing of use.
     pub(crate) fn empty(len: usize, lead: usize) -> Self {
-        Self { bytes: vec![MARK; lead + len + TAIL], lead, len }
-    }
-
-    pub(crate) fn source(&self) -> Source<'_> {
-        Source::from(self.bytes())
+        Self { bytes: vec![MARK; lead + len + Self::MARGIN], lead, len }
     }
 
     pub(crate) fn target(&mut self) -> Target<'_> {
         Target::from(&mut self.bytes[self.lead..self.lead + self.len])
+    }
+
+    /// Copies it, with its margins, to the beginning of some memory. Returns where it is there.
+    pub(crate) fn move_into<'m>(&self, memory: &'m mut [u8]) -> Target<'m> {
+        memory[..self.bytes.len()].copy_from_slice(&self.bytes);
+        Target::from(&mut memory[self.lead..self.lead + self.len])
+    }
+
+    /// Takes it from there again.
+    pub(crate) fn move_back(&mut self, memory: &[u8]) {
+        let len = self.bytes.len();
+        self.bytes.copy_from_slice(&memory[..len]);
     }
 
     /// What is in it.
@@ -38,16 +49,13 @@ impl Room {
         let (before, rest) = self.bytes.split_at(self.lead);
         let (inside, behind) = rest.split_at(self.len);
         for margin in [before, behind] {
-            assert!(margin == &[MARK; TAIL][..margin.len()], "something was written beside it");
+            assert!(
+                margin == &[MARK; Self::MARGIN][..margin.len()],
+                "something was written beside it"
+            );
         }
         inside
-    }
-
-    /// Nothing was written into it.
-    pub(crate) fn is_untouched(&self) -> bool {
-        self.bytes() == vec![MARK; self.len]
     }
 }
 
 const MARK: u8 = 0xa5;
-const TAIL: usize = 16;

@@ -2,33 +2,38 @@
 
 use consort::Dtype;
 
-/// Few elements: none, one, an odd number, and as many as just fit beside a step's number.
-pub(crate) fn small(dtype: Dtype) -> Vec<usize> {
-    let mut counts = vec![0, 1, 7];
-    counts.extend(around(INLINE, dtype));
-    counts.sort_unstable();
-    counts.dedup();
-    counts
+use super::edges::{CHUNK, DIRECT, INLINE, ONE_SHOT, STAGES, WINDOW, one_shot_limit, slot};
+
+/// None, one, an odd number, and as many as just fit in front of every edge, one less and one more.
+pub(crate) fn every_edge(dtype: Dtype, world: usize) -> Vec<usize> {
+    let around = edges(world).into_iter().flat_map(|bytes| around(bytes, dtype));
+    sorted([0, 1, 7].into_iter().chain(around))
 }
 
-/// Many elements: about as many as fit into the sizes at which something else begins (another way
-/// to combine, the next chunk, the next slot of a buffer that all ranks share). Whether just as
-/// many, one less or one more depends on the turn; three turns have them all.
-pub(crate) fn large(dtype: Dtype, world: usize, turn: usize) -> Vec<usize> {
-    let thresholds = [(16 << 10) / world, slot(world), 32 << 10, 64 << 10, 128 << 10];
-    let choose = |(at, bytes): (usize, usize)| around(bytes, dtype)[(at + turn) % 3];
-    thresholds.into_iter().enumerate().map(choose).collect()
+/// So many that every way to carry out a call is taken once.
+pub(crate) fn every_way(dtype: Dtype, world: usize) -> Vec<usize> {
+    let beyond = edges(world).map(|bytes| bytes / dtype.size() + 1);
+    sorted(beyond.into_iter().chain([1, long(dtype)]))
 }
 
+/// An odd number, so large that every stage is used again.
+pub(crate) fn long(dtype: Dtype) -> usize {
+    ((STAGES * CHUNK + CHUNK / 8) / dtype.size()) | 1
+}
+
+fn edges(world: usize) -> [usize; 7] {
+    [INLINE, WINDOW, one_shot_limit(world), slot(world), ONE_SHOT, DIRECT, CHUNK]
+}
+
+/// As many as fit into so many bytes, one less and one more.
 fn around(bytes: usize, dtype: Dtype) -> [usize; 3] {
     let count = bytes / dtype.size();
     [count - 1, count, count + 1]
 }
 
-/// What each rank has of a staging buffer that holds a part for each.
-fn slot(world: usize) -> usize {
-    ((128 << 10) / world) & !63
+fn sorted(counts: impl Iterator<Item = usize>) -> Vec<usize> {
+    let mut counts: Vec<usize> = counts.collect();
+    counts.sort_unstable();
+    counts.dedup();
+    counts
 }
-
-/// How many bytes fit beside a step's number.
-const INLINE: usize = 40;

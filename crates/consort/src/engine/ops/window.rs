@@ -265,4 +265,4 @@ fn is_in_place(input: Source<'_>, output: Target<'_>) -> bool {
 }
 
 /// Below this many bytes a copy costs less than waiting for everyone twice.
-const WORTH_IT: usize = 4 << 10;
+pub(super) const WORTH_IT: usize = 4 << 10;
