@@ -72,6 +72,16 @@ pub struct Terms {
     /// Whether the operand, which lies in [symmetric memory](crate::symm), is to be worked on
     /// there, even if that takes longer.
     pub in_windows: bool,
+    /// If several buffers travel together in this call, a digest of their sizes: ranks whose digests
+    /// differ make different calls. Otherwise 0.
+    pub sizes: u32,
+}
+
+impl Terms {
+    /// For a call on one buffer, which may lie anywhere.
+    pub const fn within(timeout: Duration) -> Self {
+        Self { timeout, in_windows: false, sizes: 0 }
+    }
 }
 
 /// What a [`Backend`] can do.

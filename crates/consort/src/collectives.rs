@@ -61,7 +61,7 @@ impl Group {
     }
 
     /// Replaces the numbers in several buffers by the combination of all ranks'. Small buffers
-    /// travel together.
+    /// travel together. Every rank has to give as many buffers, of the same lengths.
     ///
     /// # Errors
     /// See [`call`](Self::call).
@@ -71,12 +71,14 @@ impl Group {
         op: ReduceOp,
     ) -> Result<()> {
         let total = buffers.iter().map(|buffer| buffer.len()).sum();
-        if size_of::<T>() * total > TOGETHER {
+        if buffers.len() == 1 || size_of::<T>() * total > TOGETHER {
             return buffers.iter_mut().try_for_each(|buffer| self.all_reduce(buffer, op));
         }
         let mut together = Vec::with_capacity(total);
         buffers.iter().for_each(|buffer| together.extend_from_slice(buffer));
-        self.all_reduce(&mut together, op)?;
+        let output = T::target(&mut together);
+        let call = Call::AllReduce { dtype: T::DTYPE, op, input: output.into(), output };
+        self.call_together(&call, buffers.iter().map(|buffer| buffer.len()))?;
         let mut rest = &together[..];
         for buffer in buffers {
             let (head, tail) = rest.split_at(buffer.len());

@@ -13,7 +13,7 @@ use consort_sys::host::HostId;
 use consort_sys::wait::Patience;
 
 use crate::backend::{Backend, Capabilities, Host, Terms};
-use crate::call::Call;
+use crate::call::{Call, Description};
 use crate::engine::Lane;
 use crate::error::{Error, Result};
 use crate::meeting::Exit;
@@ -264,7 +264,7 @@ impl Group {
     #[inline]
     pub fn call(&self, call: &Call<'_>) -> Result<()> {
         call.check(self.rank(), self.world())?;
-        self.backend()?.run(call, self.terms(false))
+        self.backend()?.run(call, Terms::within(self.timeout))
     }
 
     /// Makes a call whose operand lies in symmetric memory on every rank, and is worked on there.
@@ -273,7 +273,21 @@ impl Group {
     /// As [`call`](Self::call).
     pub(crate) fn call_in_windows(&self, call: &Call<'_>) -> Result<()> {
         call.check(self.rank(), self.world())?;
-        self.backend()?.run(call, self.terms(true))
+        self.backend()?.run(call, Terms { in_windows: true, ..Terms::within(self.timeout) })
+    }
+
+    /// Makes a call in which buffers of these sizes travel together.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub(crate) fn call_together(
+        &self,
+        call: &Call<'_>,
+        sizes: impl Iterator<Item = usize>,
+    ) -> Result<()> {
+        call.check(self.rank(), self.world())?;
+        let sizes = Description::digest_of(sizes);
+        self.backend()?.run(call, Terms { sizes, ..Terms::within(self.timeout) })
     }
 
     /// Ends the group, here and for all other ranks: whoever waits in it, or calls it later, gets
@@ -295,11 +309,6 @@ impl Group {
         let until = Deadline::after(self.timeout);
         let name = format!("barrier/{}", self.name());
         Ok(self.store().barrier(&name, self.rank().0, world, until)?)
-    }
-
-    #[inline]
-    pub(crate) fn terms(&self, in_windows: bool) -> Terms {
-        Terms { timeout: self.timeout, in_windows }
     }
 
     #[inline]

@@ -88,6 +88,8 @@ enum Extent {
     Sizes(u64),
     /// Sizes that only some ranks know; they are compared when they meet.
     Unknown,
+    /// So many elements of several buffers, with a digest of the buffers' sizes.
+    Together { count: u32, sizes: u32 },
 }
 
 impl Description {
@@ -144,6 +146,22 @@ impl Description {
         Self { operation, dtype, op, factor, root, symmetric, extent }
     }
 
+    /// Of a call in which several buffers travel together, whose sizes have this
+    /// [digest](Self::digest_of); 0 if it is one.
+    #[inline]
+    pub(crate) fn together(mut self, sizes: u32) -> Self {
+        if let (1.., Extent::Elements(count)) = (sizes, self.extent) {
+            self.extent = Extent::Together { count: count as u32, sizes };
+        }
+        self
+    }
+
+    /// A word that stands for these sizes, never 0.
+    pub(crate) fn digest_of(sizes: impl Iterator<Item = usize>) -> u32 {
+        let digest = sizes.fold(0, |digest, size| mix(digest, size as u64));
+        ((digest >> 32) as u32).max(1)
+    }
+
     /// A digest of this call and of those whose digest is given.
     #[inline]
     pub(crate) fn digest(&self, before: u64) -> u64 {
@@ -158,6 +176,7 @@ impl Description {
             Extent::Elements(count) => (0, count),
             Extent::Sizes(digest) => (1, digest),
             Extent::Unknown => (2, 0),
+            Extent::Together { count, sizes } => (3, u64::from(count) | u64::from(sizes) << 32),
         };
         let dtype = self.dtype.map_or(NONE, |dtype| u64::from(dtype.code()));
         let op = self.op.map_or(NONE, u64::from);
@@ -179,6 +198,7 @@ impl Description {
             0 => Extent::Elements(extent),
             1 => Extent::Sizes(extent),
             2 => Extent::Unknown,
+            3 => Extent::Together { count: extent as u32, sizes: (extent >> 32) as u32 },
             _ => return None,
         };
         let root = (word >> 32 != NO_ROOT).then_some((word >> 32) as u32);
@@ -201,6 +221,9 @@ impl fmt::Display for Description {
                     write!(f, " of {dtype} in parts of sizes {:08x}", digest as u32)?;
                 }
                 Extent::Unknown => write!(f, " of {dtype} in uneven parts")?,
+                Extent::Together { count, sizes } => {
+                    write!(f, " of {count} {dtype} in buffers of sizes {sizes:08x}")?;
+                }
             }
         }
         if self.symmetric {

@@ -17,6 +17,7 @@ use super::ops::Place as Window;
 use super::pace::{Notes, Pace, wait_once};
 use super::post::Post;
 use super::verdict::{Failure, Waiting};
+use crate::backend::Terms;
 use crate::call::{Call, Description};
 use crate::error::{Error, Result};
 
@@ -160,20 +161,19 @@ impl Lane {
         self.board.alarm()
     }
 
-    /// Carries out a checked call on this thread. `directly` means that its operand is to be worked
-    /// on where it is, even if that takes longer.
+    /// Carries out a checked call on this thread.
     #[inline]
-    pub(crate) fn run(&mut self, call: &Call<'_>, timeout: Duration, directly: bool) -> Result<()> {
+    pub(crate) fn run(&mut self, call: &Call<'_>, terms: Terms) -> Result<()> {
         self.make_ready()?;
-        let (window, description) = self.begin(call, directly);
-        let patient = Patient { pace: Pace::Here(timeout), description, began: None };
+        let (window, description) = self.begin(call, terms);
+        let patient = Patient { pace: Pace::Here(terms.timeout), description, began: None };
         super::ops::run(self, call, window, patient)
     }
 
     /// Carries out a checked call, and lets its thread do something else when it has to wait.
     pub(crate) async fn run_elsewhere(&mut self, call: &Call<'_>, notes: &Notes) -> Result<()> {
         self.make_ready()?;
-        let (window, description) = self.begin(call, false);
+        let (window, description) = self.begin(call, Terms::within(Duration::ZERO));
         let patient = Patient { pace: Pace::Elsewhere(notes), description, began: None };
         super::ops::run_elsewhere(self, call, window, patient).await
     }
@@ -210,10 +210,11 @@ impl Lane {
     /// Counts a call, and finds where in this rank's arena its memory lies, if it is to be worked on
     /// there.
     #[inline]
-    fn begin(&mut self, call: &Call<'_>, directly: bool) -> (Option<Window>, Description) {
+    fn begin(&mut self, call: &Call<'_>, terms: Terms) -> (Option<Window>, Description) {
         let arena = &self.neighbours[self.me].arena;
-        let window = Window::of(call, arena, self.world(), directly);
-        let description = Description::of(call, self.world(), window.is_some());
+        let window = Window::of(call, arena, self.world(), terms.in_windows);
+        let description =
+            Description::of(call, self.world(), window.is_some()).together(terms.sizes);
         let call = description.pack();
         self.number += 1;
         self.digest = description.digest(self.digest);

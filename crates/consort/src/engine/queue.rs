@@ -83,7 +83,7 @@ impl Queue {
             desk = self.catch_up(desk, terms.timeout);
         }
         let lane = desk.lane.as_mut().expect("nobody else has it");
-        lane.run(call, terms.timeout, terms.in_windows)
+        lane.run(call, terms)
     }
 
     /// Queues checked calls. Says which of the group's calls the first one is.

@@ -67,6 +67,28 @@ fn about_the_count_is_told_on_every_rank() {
 }
 
 #[test]
+fn about_how_many_numbers_are_in_which_buffer_is_told_on_every_rank() {
+    ranks(3, |ctx| {
+        let group = meet(ctx);
+        let sums = |lengths: &'static [usize]| {
+            move |group: &Group| {
+                let mut buffers: Vec<Vec<f32>> =
+                    lengths.iter().map(|&len| vec![1.0; len]).collect();
+                let mut buffers: Vec<&mut [f32]> =
+                    buffers.iter_mut().map(|it| &mut it[..]).collect();
+                group.all_reduce_coalesced(&mut buffers, SUM)
+            }
+        };
+        let together = "all_reduce(sum) of 3 f32 in buffers of sizes ";
+        disagree(&group, sums(&[2, 1]), together, sums(&[1, 2]), together);
+        disagree(&group, sums(&[2, 1]), together, sums(&[2, 1, 0]), together);
+        let all = |group: &Group| group.all_reduce(&mut [1.0_f32; 3], SUM);
+        disagree(&group, sums(&[2, 1]), together, all, "all_reduce(sum) of 3 f32");
+        works(&group);
+    });
+}
+
+#[test]
 fn about_the_root_is_told_on_every_rank() {
     ranks(3, |ctx| {
         let group = meet(ctx);

@@ -9,6 +9,7 @@ use std::task::{Context, Waker};
 use consort_store::Deadline;
 
 use super::Queue;
+use crate::backend::Terms;
 use crate::engine::lane::Lane;
 use crate::engine::pace::Notes;
 use crate::error::Result;
@@ -52,7 +53,7 @@ pub(crate) fn carry_out_here(mut held: Held, mut job: Job, until: Deadline) {
             let mut lists = Lists::default();
             let call = job.call(index, &mut lists);
             let left = until.remaining().unwrap_or(std::time::Duration::MAX);
-            result = held.lane().run(&call, left, false);
+            result = held.lane().run(&call, Terms::within(left));
             if result.is_err() {
                 break;
             }
