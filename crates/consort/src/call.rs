@@ -142,6 +142,9 @@ pub enum Inputs<'a> {
 
 impl<'a> Inputs<'a> {
     /// The part of one of `world` ranks.
+    ///
+    /// # Panics
+    /// When there is no such rank, or a list has fewer parts.
     #[inline]
     pub fn part(self, rank: usize, world: usize) -> Source<'a> {
         match self {
@@ -165,6 +168,9 @@ pub enum Outputs<'a> {
 
 impl<'a> Outputs<'a> {
     /// The part of one of `world` ranks.
+    ///
+    /// # Panics
+    /// When there is no such rank, or a list has fewer parts.
     #[inline]
     pub fn part(self, rank: usize, world: usize) -> Target<'a> {
         match self {

@@ -91,7 +91,7 @@ impl Lane {
     /// For a group whose ranks have set these places aside.
     ///
     /// # Errors
-    /// When a place is not in its rank's arena.
+    /// When a place is not in its rank's arena, or there are too many.
     pub(crate) fn new(
         name: &str,
         me: usize,
@@ -100,6 +100,11 @@ impl Lane {
         offsets: &[[u64; 3]],
         patience: Patience,
     ) -> Result<Self> {
+        if neighbours.len() > MOST {
+            let ranks = neighbours.len();
+            let what = format!("{ranks} ranks are too many for a group on one host: {MOST} can be");
+            return Err(Error::Argument(what));
+        }
         let places = |which: usize| -> Vec<(Arena, usize)> {
             let pairs = neighbours.iter().zip(offsets);
             pairs.map(|(it, offsets)| (it.arena.clone(), offsets[which] as usize)).collect()
@@ -166,7 +171,7 @@ impl Lane {
     pub(crate) fn run(&mut self, call: &Call<'_>, terms: Terms) -> Result<()> {
         self.make_ready()?;
         let (window, description) = self.begin(call, terms);
-        let patient = Patient { pace: Pace::Here(terms.timeout), description, began: None };
+        let patient = Patient::new(Pace::Here(terms.timeout), description);
         super::ops::run(self, call, window, patient)
     }
 
@@ -174,7 +179,7 @@ impl Lane {
     pub(crate) async fn run_elsewhere(&mut self, call: &Call<'_>, notes: &Notes) -> Result<()> {
         self.make_ready()?;
         let (window, description) = self.begin(call, Terms::within(Duration::ZERO));
-        let patient = Patient { pace: Pace::Elsewhere(notes), description, began: None };
+        let patient = Patient::new(Pace::Elsewhere(notes), description);
         super::ops::run_elsewhere(self, call, window, patient).await
     }
 
@@ -210,7 +215,7 @@ impl Lane {
     /// Counts a call, and finds where in this rank's arena its memory lies, if it is to be worked on
     /// there.
     #[inline]
-    fn begin(&mut self, call: &Call<'_>, terms: Terms) -> (Option<Window>, Description) {
+    pub(super) fn begin(&mut self, call: &Call<'_>, terms: Terms) -> (Option<Window>, Description) {
         let arena = &self.neighbours[self.me].arena;
         let window = Window::of(call, arena, self.world(), terms.in_windows);
         let description =
@@ -372,6 +377,17 @@ impl Lane {
         })
     }
 
+    /// Ends the group because what a rank tells of a part of its data cannot be true.
+    pub(super) fn disbelieve(&mut self, patient: &Patient<'_>, rank: usize, what: &str) -> Error {
+        let call = patient.description;
+        self.fail(Failure::Differs {
+            number: self.number,
+            mine: call.to_string(),
+            rank,
+            theirs: format!("{call}, with {what}"),
+        })
+    }
+
     /// Says that this rank makes no more calls.
     pub(crate) fn leave(&self) {
         self.post.leave();
@@ -410,7 +426,12 @@ pub(super) struct Patient<'p> {
     began: Option<Instant>,
 }
 
-impl Patient<'_> {
+impl<'p> Patient<'p> {
+    #[inline]
+    pub(super) fn new(pace: Pace<'p>, description: Description) -> Self {
+        Self { pace, description, began: None }
+    }
+
     /// Whether it makes sense to wait for a rank any longer.
     fn look_round(
         &mut self,
@@ -442,4 +463,23 @@ enum Stuck {
     Told { by: usize, reason: String },
     Dead,
     Late,
+}
+
+/// How many ranks a group can have: each gets at least a cache line of every buffer.
+pub(super) const MOST: usize = Ground::BUFFER / 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_ranks_than_have_room_in_a_buffer_are_refused() {
+        let arena = Arena::create(64 << 20).unwrap();
+        let place = Place::take(&arena, 1).unwrap();
+        let neighbours = vec![Neighbour { arena, life: None, reach: None }; MOST + 1];
+        let offsets = vec![place.offsets(); MOST + 1];
+        let patience = Patience::for_ranks(1, 1);
+        let error = Lane::new("crowd", 0, neighbours, place, &offsets, patience).unwrap_err();
+        assert!(error.to_string().starts_with("2049 ranks are too many"), "{error}");
+    }
 }

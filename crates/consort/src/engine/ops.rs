@@ -276,7 +276,8 @@ fn slice_of(len: usize, element: usize, rank: usize, world: usize) -> std::ops::
     start..(start + each).min(len)
 }
 
-/// How much of a buffer each of `world` parts gets: whole cache lines.
+/// How much of a buffer each of `world` parts gets: whole cache lines, at least one, for a lane has
+/// no more than [`MOST`](super::lane::MOST) ranks.
 fn slot(world: usize) -> usize {
     (Ground::BUFFER / world) & !(LINE - 1)
 }

@@ -3,9 +3,10 @@
 use consort_sys::view::{Source, Target};
 
 use super::super::lane::{Lane, Patient};
+use super::slot;
 use super::tables::Tables;
 use crate::call::{Call, Inputs, Outputs};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Whether ranks have to tell each other the sizes of their parts first.
 #[inline]
@@ -53,7 +54,7 @@ async fn gather(
             agree(lane, patient, rank, root, sent, outputs.part(rank, world).len() as u64)?;
         }
     }
-    bounded(sizes.into_iter().max())
+    largest_of(lane, patient, sizes.into_iter().enumerate())
 }
 
 async fn scatter(
@@ -76,8 +77,11 @@ async fn scatter(
     };
     let drive = lane.prepare(Tables::new(&mine, learn));
     lane.go_on(drive, patient).await?;
-    agree(lane, patient, root, me, sent[me], output.len() as u64)?;
-    bounded(sent.into_iter().max())
+    let Some(&for_me) = sent.get(me) else {
+        return Err(lane.disbelieve(patient, root, INCOMPLETE));
+    };
+    agree(lane, patient, root, me, for_me, output.len() as u64)?;
+    largest_of(lane, patient, sent.into_iter().map(|bytes| (root, bytes)))
 }
 
 async fn exchange(
@@ -88,18 +92,18 @@ async fn exchange(
 ) -> Result<usize> {
     let (me, world) = (lane.me(), lane.world());
     let mine: Vec<u64> = (0..world).map(|rank| inputs.part(rank, world).len() as u64).collect();
-    let mut for_me = vec![0; world];
-    let mut largest = 0;
-    let learn = |rank: usize, table: &[u64]| {
-        for_me[rank] = table[me];
-        largest = largest.max(table.iter().copied().max().unwrap_or(0));
-    };
+    let mut sent = vec![Vec::new(); world];
+    let learn = |rank: usize, table: &[u64]| sent[rank] = table.to_vec();
     let drive = lane.prepare(Tables::new(&mine, learn));
     lane.go_on(drive, patient).await?;
-    for (rank, sent) in for_me.into_iter().enumerate() {
-        agree(lane, patient, rank, me, sent, outputs.part(rank, world).len() as u64)?;
+    for (rank, table) in sent.iter().enumerate() {
+        let Some(&for_me) = table.get(me) else {
+            return Err(lane.disbelieve(patient, rank, INCOMPLETE));
+        };
+        agree(lane, patient, rank, me, for_me, outputs.part(rank, world).len() as u64)?;
     }
-    bounded(Some(largest))
+    let largest = sent.iter().map(|table| table.iter().copied().max().unwrap_or(0)).enumerate();
+    largest_of(lane, patient, largest)
 }
 
 /// What one rank sends is what another one expects, or the group fails.
@@ -117,10 +121,33 @@ fn agree(
     Err(lane.disagree(patient, from, to, sent, expected))
 }
 
-fn bounded(largest: Option<u64>) -> Result<usize> {
-    let largest = largest.unwrap_or(0);
-    usize::try_from(largest)
-        .ok()
-        .filter(|&bytes| bytes <= isize::MAX as usize)
-        .ok_or_else(|| Error::Argument(format!("a rank speaks of a part of {largest} bytes")))
+/// The largest of the parts that ranks speak of, if all of them could be in memory.
+fn largest_of(
+    lane: &mut Lane,
+    patient: &Patient<'_>,
+    parts: impl Iterator<Item = (usize, u64)>,
+) -> Result<usize> {
+    let most = most_bytes(lane.world());
+    let mut largest = 0;
+    for (rank, bytes) in parts {
+        match usize::try_from(bytes).ok().filter(|&bytes| bytes <= most) {
+            Some(bytes) => largest = largest.max(bytes),
+            None => {
+                let what = format!("a part of {bytes} bytes");
+                return Err(lane.disbelieve(patient, rank, &what));
+            }
+        }
+    }
+    Ok(largest)
 }
+
+/// So many bytes can be dealt in slots that are counted with 32 bits, and are more than any memory
+/// has.
+fn most_bytes(world: usize) -> usize {
+    slot(world).saturating_mul(u32::MAX as usize)
+}
+
+const INCOMPLETE: &str = "sizes for only some of the ranks";
+
+#[cfg(test)]
+mod tests;
