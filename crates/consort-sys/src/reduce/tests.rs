@@ -25,11 +25,13 @@ enum Goal {
     InPlace(usize),
     /// There, and to a buffer of its own.
     InPlaceAndApart(usize),
+    /// To where the numbers of all ranks are.
+    EverywhereInPlace,
 }
 
 fn goals(world: usize) -> impl Iterator<Item = Goal> {
     let in_place = (0..world).flat_map(|rank| [Goal::InPlace(rank), Goal::InPlaceAndApart(rank)]);
-    [Goal::Apart, Goal::TwoApart].into_iter().chain(in_place)
+    [Goal::Apart, Goal::TwoApart, Goal::EverywhereInPlace].into_iter().chain(in_place)
 }
 
 /// A buffer somewhere in memory, with bytes around it that are nobody's business.
@@ -71,22 +73,24 @@ fn is_right(kernel: &Kernel, inputs: &[Vec<u8>], right: &[u8], goal: Goal, shift
             Goal::TwoApart => vec![one, two],
             Goal::InPlace(rank) => vec![ranks[rank]],
             Goal::InPlaceAndApart(rank) => vec![two, ranks[rank]],
+            Goal::EverywhereInPlace => ranks.clone(),
         };
         let sources: Vec<Source<'_>> = ranks.iter().map(|rank| (*rank).into()).collect();
         kernel.reduce(&targets, &sources);
     }
-    let (to_one, to_two, to_rank) = match goal {
-        Goal::Apart => (true, false, None),
-        Goal::TwoApart => (true, true, None),
-        Goal::InPlace(rank) => (false, false, Some(rank)),
-        Goal::InPlaceAndApart(rank) => (false, true, Some(rank)),
+    let (to_one, to_two, to_ranks) = match goal {
+        Goal::Apart => (true, false, 0..0),
+        Goal::TwoApart => (true, true, 0..0),
+        Goal::InPlace(rank) => (false, false, rank..rank + 1),
+        Goal::InPlaceAndApart(rank) => (false, true, rank..rank + 1),
+        Goal::EverywhereInPlace => (false, false, 0..inputs.len()),
     };
     let wish = |touched| if touched { right } else { &blank[..] };
     let what = || format!("{} {} of {} to {goal:?}", kernel.dtype, kernel.op, inputs.len());
     assert!(apart[0].holds(wish(to_one)), "{}", what());
     assert!(apart[1].holds(wish(to_two)), "{}", what());
     for (rank, (buffer, input)) in ranks.iter().zip(inputs).enumerate() {
-        let wish = if to_rank == Some(rank) { right } else { input };
+        let wish = if to_ranks.contains(&rank) { right } else { input };
         assert!(buffer.holds(wish), "{} at rank {rank}", what());
     }
 }
@@ -106,6 +110,7 @@ fn all_are_right(dtypes: &[Dtype]) {
             let plain = Kernel::at_level(Level::Plain, dtype, op, world).unwrap();
             is_right(&plain, &inputs, &right, Goal::Apart, 0);
             is_right(&plain, &inputs, &right, Goal::InPlaceAndApart(world / 2), 1);
+            is_right(&plain, &inputs, &right, Goal::EverywhereInPlace, 2);
         }
     }
 }
