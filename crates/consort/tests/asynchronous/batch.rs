@@ -3,7 +3,7 @@
 use consort::{Error, ReduceOp};
 use consort_testkit::{Ranks, ranks};
 
-use crate::meet::{LARGE, alone, late, meet, mine};
+use crate::meet::{LARGE, alone, code, coded, late, meet, mine};
 
 #[test]
 fn calls_that_are_noted_together_are_carried_out_together() {
@@ -29,6 +29,32 @@ fn calls_that_are_noted_together_are_carried_out_together() {
             };
             assert_eq!(small, [vec![3.0], vec![3.0; 2], vec![3.0; 3]]);
             assert_eq!((large, sent, gathered), (vec![2.0; LARGE], vec![1; 3], vec![0, 1]));
+        }
+    });
+}
+
+#[test]
+fn parts_and_roots_are_the_right_ones() {
+    ranks(3, |ctx| {
+        let group = meet(ctx);
+        let me = ctx.rank() as usize;
+        for len in [1, 7, 50_001] {
+            let work = group.coalesced(|calls| {
+                let reduced = calls.reduce(coded(me, len), ReduceOp::Sum, 2)?;
+                let parts =
+                    calls.reduce_scatter(coded(me, 3 * len), vec![0.0; len], ReduceOp::Max)?;
+                let exchanged = calls.all_to_all(coded(me, 3 * len), vec![0.0; 3 * len])?;
+                Ok((reduced, parts, exchanged))
+            });
+            let (reduced, (input, part), (_, exchanged)) = work.unwrap().wait().unwrap();
+            let sum = |at: usize| (0..3).map(|rank| code(rank, at)).sum();
+            let sums: Vec<f32> = (0..len).map(sum).collect();
+            assert_eq!(reduced, if me == 2 { sums } else { coded(me, len) });
+            let largest = |at: usize| (0..3).map(|rank| code(rank, at)).fold(0.0, f32::max);
+            assert!(part.into_iter().eq((me * len..(me + 1) * len).map(largest)));
+            assert_eq!(input, coded(me, 3 * len));
+            let from = |rank: usize| (me * len..(me + 1) * len).map(move |at| code(rank, at));
+            assert!(exchanged.into_iter().eq((0..3).flat_map(from)));
         }
     });
 }

@@ -22,6 +22,16 @@ pub(crate) fn mine(group: &Group, len: usize) -> Vec<f32> {
     vec![group.rank().as_f32() + 1.0; len]
 }
 
+/// Numbers of which each rank and each place has its own, and whose sums are exact.
+pub(crate) fn coded(rank: usize, len: usize) -> Vec<f32> {
+    (0..len).map(|at| code(rank, at)).collect()
+}
+
+/// The number of a rank at a place.
+pub(crate) fn code(rank: usize, at: usize) -> f32 {
+    ((at * 7 + rank * 1_009) % 65_521) as f32
+}
+
 /// The sum of what all ranks have.
 pub(crate) fn sum(group: &Group) -> f32 {
     let world = group.world() as f32;

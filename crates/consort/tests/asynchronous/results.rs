@@ -6,7 +6,7 @@ use consort::{Call, Inputs, Lists, Outputs, OwnedCall, ReduceOp};
 use consort::{Dtype, Element};
 use consort_testkit::ranks;
 
-use crate::meet::{LARGE, alone, late, meet, mine};
+use crate::meet::{LARGE, alone, coded, late, meet, mine};
 
 /// Every call, once waited for by whoever carries it out, once by one who only looks.
 #[test]
@@ -64,16 +64,16 @@ fn every_call_gives_what_its_blocking_form_gives() {
 
 /// Parts of different sizes in a call that is known only at run time.
 struct Uneven {
-    inputs: Vec<Vec<u16>>,
-    outputs: Vec<Vec<u16>>,
+    inputs: Vec<Vec<f32>>,
+    outputs: Vec<Vec<f32>>,
 }
 
 impl OwnedCall for Uneven {
     fn call<'a>(&'a mut self, lists: &'a mut Lists<'a>) -> Call<'a> {
-        lists.inputs.extend(self.inputs.iter().map(|part| u16::source(part)));
-        lists.outputs.extend(self.outputs.iter_mut().map(|part| u16::target(part)));
+        lists.inputs.extend(self.inputs.iter().map(|part| f32::source(part)));
+        lists.outputs.extend(self.outputs.iter_mut().map(|part| f32::target(part)));
         Call::AllToAll {
-            dtype: Dtype::U16,
+            dtype: Dtype::F32,
             uneven: true,
             inputs: Inputs::List(&lists.inputs),
             outputs: Outputs::List(&lists.outputs),
@@ -86,17 +86,17 @@ fn a_call_with_parts_of_its_own_is_carried_out() {
     ranks(3, |ctx| {
         let group = meet(ctx);
         let me = ctx.rank() as usize;
-        // Rank a sends b + 100,000 × a × b times the number a to rank b.
+        // From one rank to another, another size than back.
         let size = |from: usize, to: usize| to + 100_000 * from * to;
+        let sent = |from: usize, to: usize| coded(from * 3 + to, size(from, to));
         for _ in 0..2 {
             let call = Uneven {
-                inputs: (0..3).map(|to| vec![me as u16; size(me, to)]).collect(),
-                outputs: (0..3).map(|from| vec![9; size(from, me)]).collect(),
+                inputs: (0..3).map(|to| sent(me, to)).collect(),
+                outputs: (0..3).map(|from| vec![9.0; size(from, me)]).collect(),
             };
             let work = group.call_async(call).unwrap();
             let call = work.wait_until(late()).expect("there is time").unwrap();
-            let expected: Vec<Vec<u16>> =
-                (0..3).map(|from| vec![from as u16; size(from, me)]).collect();
+            let expected: Vec<Vec<f32>> = (0..3).map(|from| sent(from, me)).collect();
             assert_eq!(call.outputs, expected);
         }
     });

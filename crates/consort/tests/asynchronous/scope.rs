@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use consort::{Error, ReduceOp};
 use consort_testkit::ranks;
 
-use crate::meet::{LARGE, alone, meet, mine};
+use crate::meet::{LARGE, alone, code, coded, meet, mine};
 
 #[test]
 fn borrowed_buffers_hold_the_results_when_the_scope_ends() {
@@ -38,6 +38,65 @@ fn borrowed_buffers_hold_the_results_when_the_scope_ends() {
         assert_eq!(at_root, if me == 1 { both } else { vec![0.0; 20] });
         assert_eq!((scattered, part), ([1.0; 10], [3.0; 5]));
         assert_eq!(exchanged, [1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0]);
+    });
+}
+
+#[test]
+fn three_ranks_get_the_parts_that_are_for_them() {
+    ranks(3, |ctx| {
+        let group = meet(ctx);
+        let me = ctx.rank() as usize;
+        for len in [1, 5, 40_001] {
+            let (one, all) = (coded(me, len), coded(me, 3 * len));
+            let (mut sums, mut at_root, mut sent) = (one.clone(), one.clone(), one.clone());
+            let (mut gathered, mut collected) = (vec![0.0; 3 * len], vec![0.0; 3 * len]);
+            let (mut scattered, mut part) = (vec![0.0; len], vec![0.0; len]);
+            let mut exchanged = vec![0.0; 3 * len];
+            group
+                .scope(|s| {
+                    s.all_reduce(&mut sums, ReduceOp::Sum)?;
+                    s.reduce(&mut at_root, ReduceOp::Sum, 2)?;
+                    s.broadcast(&mut sent, 1)?;
+                    s.all_gather(&one, &mut gathered)?;
+                    s.gather(&one, (me == 0).then_some(&mut collected[..]), 0)?;
+                    s.scatter((me == 2).then_some(&all[..]), &mut scattered, 2)?;
+                    s.reduce_scatter(&all, &mut part, ReduceOp::Sum)?;
+                    s.all_to_all(&all, &mut exchanged)
+                })
+                .unwrap();
+            let sum = |at: usize| (0..3).map(|rank| code(rank, at)).sum();
+            let mine = me * len..(me + 1) * len;
+            assert!(sums.iter().copied().eq((0..len).map(sum)));
+            assert_eq!(at_root, if me == 2 { sums } else { one });
+            assert_eq!(sent, coded(1, len));
+            assert_eq!(gathered, (0..3).flat_map(|rank| coded(rank, len)).collect::<Vec<_>>());
+            assert_eq!(collected, if me == 0 { gathered } else { vec![0.0; 3 * len] });
+            assert_eq!(scattered, coded(2, 3 * len)[mine.clone()]);
+            assert!(part.into_iter().eq(mine.clone().map(sum)));
+            let from = |rank: usize| mine.clone().map(move |at| code(rank, at));
+            assert!(exchanged.into_iter().eq((0..3).flat_map(from)));
+        }
+    });
+}
+
+#[test]
+fn slices_of_windows_are_worked_on_where_they_are() {
+    ranks(3, |ctx| {
+        let group = meet(ctx);
+        let (me, len) = (ctx.rank() as usize, 20_001);
+        let memory = group.symmetric::<f32>(len).unwrap();
+        let mut window = memory.local().unwrap();
+        window.copy_from_slice(&coded(me, len));
+        let mut elsewhere = coded(me, len);
+        group
+            .scope(|s| {
+                s.all_reduce(&mut window, ReduceOp::Sum)?;
+                s.all_reduce(&mut elsewhere, ReduceOp::Sum)
+            })
+            .unwrap();
+        let sum = |at: usize| (0..3).map(|rank| code(rank, at)).sum();
+        assert!(window.iter().copied().eq((0..len).map(sum)));
+        assert_eq!(window[..], elsewhere);
     });
 }
 
