@@ -16,10 +16,13 @@ pub(crate) const STAGES: usize = 3;
 /// How much every rank combines for itself at a time, where it does.
 pub(crate) const ONE_SHOT: usize = 32 << 10;
 
-/// Up to how much every rank combines for itself; in a world of 1 there is no limit.
-pub(crate) fn one_shot_limit(world: usize) -> usize {
+/// Up to how much every rank combines for itself numbers of so many bytes; in a world of 1 there is
+/// no limit.
+pub(crate) fn one_shot_limit(world: usize, element: usize) -> usize {
     match world {
-        1 | 2 => 64 << 10,
+        1 => 64 << 10,
+        2 if element < 4 => 8 << 10,
+        2 => 32 << 10,
         _ => (16 << 10) / world,
     }
 }

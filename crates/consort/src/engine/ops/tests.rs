@@ -38,7 +38,11 @@ fn reductions_change_where_the_tests_of_collectives_believe() {
     };
     assert_eq!((posts(edges::ONE_SHOT), posts(edges::ONE_SHOT + 1)), (1, 2), "{MOVED}");
     for world in 2..=64 {
-        assert_eq!(super::one_shot_limit(world), edges::one_shot_limit(world), "{MOVED}");
+        for element in [1, 2, 4, 8, 16] {
+            let (limit, believed) =
+                (super::one_shot_limit(world, element), edges::one_shot_limit(world, element));
+            assert_eq!(limit, believed, "{MOVED}");
+        }
     }
 }
 
