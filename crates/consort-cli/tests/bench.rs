@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use consort_sys::dtype::Dtype;
 use serde_json::Value;
 
 fn bench(line: &str) -> Command {
@@ -47,14 +48,18 @@ done
     fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
 }
 
+/// Everything there is, in the order of the operations.
 #[test]
-fn every_collective_is_measured_and_checked() {
-    let ops =
-        "all_reduce broadcast reduce all_gather reduce_scatter gather scatter all_to_all barrier";
-    for (ranks, place) in [(2, ""), (3, "--in-place")] {
-        let line = format!("{ops} -n {ranks} --bytes 8,1KiB,100000 --seconds 0.01 --json {place}");
+fn every_operation_is_measured_and_checked() {
+    let settings =
+        [(2, "", &[][..]), (3, "--in-place", &["in_place"]), (2, "--symmetric", &["symmetric"])];
+    for (ranks, more, told) in settings {
+        let line = format!("all -n {ranks} --bytes 8,1KiB,100000 --seconds 0.01 --json {more}");
         let records = records(&run(&line));
-        assert_eq!(records.len(), 8 * 3 + 1);
+        let mut ops: Vec<&str> = records.iter().map(|it| it["op"].as_str().unwrap()).collect();
+        ops.dedup();
+        assert_eq!(ops.join(" "), OPS);
+        assert_eq!(records.len(), 9 * 3 + 1);
         for record in &records {
             assert_eq!(record["impl"], "consort");
             assert_eq!(record["transport"], "shm");
@@ -62,17 +67,39 @@ fn every_collective_is_measured_and_checked() {
             let time = |figure: &str| record[figure].as_f64().unwrap();
             assert!(0.0 < time("min_us") && time("min_us") <= time("p50_us"), "{record}");
             assert!(time("p99_us") > 0.0, "{record}");
+            let fixed =
+                ["broadcast", "send_recv", "barrier"].contains(&record["op"].as_str().unwrap());
+            for field in ["in_place", "symmetric", "huge_pages", "reduce"] {
+                let is_told = told.contains(&field) && !(fixed && field == "in_place");
+                assert_eq!(record.get(field).is_some(), is_told, "{field} of {record}");
+            }
         }
-        assert_eq!(records.last().unwrap()["op"], "barrier");
     }
 }
 
 #[test]
 fn every_dtype_can_be_measured() {
-    let all = "f32,f64,f16,bf16,f8e4m3,f8e5m2,i8,i16,i32,i64,u8,u16,u32,u64,c64,c128";
+    let all = Dtype::ALL.map(|dtype| dtype.to_string()).join(",");
+    let output = run(&format!("--bytes 1000 --dtype {all} --op max --seconds 0.01 --json"));
+    let told = text(&output.stderr);
+    // Complex numbers have no greatest.
+    assert_eq!(told.matches("no all_reduce of").count(), 2, "{told}");
+    assert_eq!(text(&output.stdout).matches(r#""reduce":"max""#).count(), 15, "{output:?}");
+
     let output = run(&format!("--bytes 1000 --dtype {all} --seconds 0.01 --json"));
-    let records = records(&output);
-    assert_eq!(records.len(), all.split(',').count());
+    assert_eq!(records(&output).len(), Dtype::ALL.len());
+}
+
+#[test]
+fn every_way_to_combine_can_be_measured() {
+    for op in ["avg", "product", "min", "premul_sum:0.5"] {
+        let records = records(&run(&format!("--bytes 1000 --op {op} --seconds 0.01 --json")));
+        assert_eq!(records[0]["reduce"], op);
+    }
+    for op in ["bit_and", "bit_or", "bit_xor"] {
+        let line = format!("--bytes 1000 --op {op} --dtype u8,bool --seconds 0.01 --json");
+        assert_eq!(records(&run(&line)).len(), 2);
+    }
 }
 
 #[test]
@@ -135,3 +162,6 @@ fn more_ranks_than_cores_finish_promptly() {
     let records = records(&run("all_reduce barrier -n 8 --bytes 1KiB --seconds 0.05 --json"));
     assert_eq!(records.len(), 2);
 }
+
+const OPS: &str = "all_reduce broadcast reduce all_gather reduce_scatter gather scatter all_to_all \
+                   send_recv barrier";

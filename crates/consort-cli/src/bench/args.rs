@@ -40,11 +40,13 @@ pub(crate) struct Args {
           default_values = ["8", "1KiB", "16KiB", "64KiB", "1MiB", "16MiB", "64MiB"])]
     bytes: Vec<usize>,
 
-    /// Types of numbers: f32, f64, f16, bf16, i32, u8 and so on.
+    /// Types of numbers: f32, f64, f16, bf16, f8e4m3, f8e5m2, i8, i16, i32, i64, u8, u16, u32, u64,
+    /// bool, c64, c128.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "f32")]
     dtype: Vec<Dtype>,
 
-    /// How to combine them: sum, avg, product, min, max, bit_and, bit_or, bit_xor.
+    /// How to combine them: sum, avg, product, min, max, bit_and, bit_or, bit_xor, or premul_sum
+    /// with a factor, as in premul_sum:0.5.
     #[arg(long, value_name = "OP", default_value = "sum")]
     op: ReduceOp,
 

@@ -75,7 +75,7 @@ impl Op {
     pub(crate) const fn is_in_place(self, asked: bool) -> bool {
         match self {
             Self::Broadcast => true,
-            Self::SendRecv => false,
+            Self::SendRecv | Self::Barrier => false,
             _ => asked,
         }
     }

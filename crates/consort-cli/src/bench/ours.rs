@@ -19,6 +19,7 @@ use super::setting::Setting;
 #[derive(Debug)]
 pub(crate) struct Ours {
     ranks: Vec<Process>,
+    setting: Setting,
     // They leave their meeting as they end, so it has to be there until then.
     _meeting: Server,
 }
@@ -47,7 +48,7 @@ impl Ours {
         for rank in &mut ranks {
             rank.hear::<Met>(START)?;
         }
-        Ok(Self { ranks, _meeting: meeting })
+        Ok(Self { ranks, setting: setting.clone(), _meeting: meeting })
     }
 }
 
@@ -65,7 +66,8 @@ impl Measurer for Ours {
             self.ranks.iter_mut().map(|rank| rank.hear(patience(point))).collect();
         let samples = heard.into_iter().collect::<Result<Vec<_>, _>>()?;
         let figures = samples::merge(&samples).map_err(cannot)?;
-        Ok(Record::new(NAME, "shm", self.ranks.len(), point, figures))
+        let record = Record::new(NAME, "shm", self.ranks.len(), point, figures);
+        Ok(Record { symmetric: self.setting.symmetric, ..record.asked(point, &self.setting) })
     }
 }
 

@@ -18,7 +18,7 @@ use super::setting::Setting;
 #[derive(Debug)]
 pub(crate) struct Peer {
     name: String,
-    ranks: usize,
+    setting: Setting,
     process: Process,
     /// What it says it is.
     pub(crate) version: String,
@@ -41,7 +41,7 @@ impl Peer {
         let name = name.as_str().to_owned();
         let mut process = Process::start(&name, command)?;
         let Ready { ready: version } = process.hear(START)?;
-        Ok(Self { name, ranks: setting.ranks, process, version })
+        Ok(Self { name, setting: setting.clone(), process, version })
     }
 }
 
@@ -53,12 +53,12 @@ impl Measurer for Peer {
     fn measure(&mut self, point: &Point) -> Result<Record, Refusal> {
         self.process.tell(&point.to_string())?;
         let record: Record = self.process.hear(patience(point))?;
-        let asked = (point.op, point.dtype, point.bytes, self.ranks);
+        let asked = (point.op, point.dtype, point.bytes, self.setting.ranks);
         if (record.op, record.dtype, record.bytes, record.ranks) != asked {
             let name = &self.name;
             return Err(Refusal::Gone(format!("{name}: asked for {point}, got {record:?}")));
         }
-        Ok(record)
+        Ok(record.asked(point, &self.setting))
     }
 }
 
@@ -119,6 +119,7 @@ mod tests {
     #[test]
     fn a_peer_is_told_its_setting_and_answers_points() {
         let expected = record("fake", Op::Broadcast, 64, 2.5);
+        let expected = Record { huge_pages: true, ..expected };
         let (folder, name) = fake(&serde_json::to_string(&expected).unwrap());
         let mut peer = Peer::start(folder.path(), &name, &setting()).unwrap();
         assert_eq!(peer.version, "fake 2 shm glibc.malloc.hugetlb=1");

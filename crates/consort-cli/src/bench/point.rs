@@ -33,6 +33,11 @@ impl Point {
         let bytes = if self.op == Op::Barrier { 0 } else { (self.bytes / unit).max(1) * unit };
         Self { bytes, ..self }
     }
+
+    /// Whether the result goes where the input was, and could go elsewhere.
+    pub(crate) fn is_in_place_by_choice(&self) -> bool {
+        self.in_place && self.op.is_in_place(true) && !self.op.is_in_place(false)
+    }
 }
 
 impl fmt::Display for Point {

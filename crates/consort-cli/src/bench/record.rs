@@ -1,10 +1,11 @@
 //! What was measured at one point.
 
-use consort_sys::dtype::Dtype;
+use consort_sys::dtype::{Dtype, ReduceOp};
 use serde::{Deserialize, Serialize};
 
 use super::op::Op;
 use super::point::Point;
+use super::setting::Setting;
 
 /// The times of one implementation at one point: a line of `--json`.
 ///
@@ -41,6 +42,18 @@ pub(crate) struct Record {
     /// and everything small changes with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) hop_us: Option<f64>,
+    /// How numbers were combined, if not by their sum.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reduce: Option<String>,
+    /// Whether the result went where the input was, because that was asked for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) in_place: bool,
+    /// Whether the buffers lay in symmetric memory.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) symmetric: bool,
+    /// Whether huge pages were asked for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) huge_pages: bool,
 }
 
 /// The times alone.
@@ -76,9 +89,23 @@ impl Record {
             algorithm_bandwidth: 0.0,
             bus_bandwidth: 0.0,
             hop_us: None,
+            reduce: None,
+            in_place: false,
+            symmetric: false,
+            huge_pages: false,
         };
         record.set(figures);
         record
+    }
+
+    /// The same, with what was asked for beyond the usual. Only our own ranks have symmetric
+    /// memory.
+    pub(crate) fn asked(mut self, point: &Point, setting: &Setting) -> Self {
+        let unusual = point.op.reduces() && point.reduce != ReduceOp::Sum;
+        self.reduce = unusual.then(|| point.reduce.to_string());
+        self.in_place = point.is_in_place_by_choice();
+        self.huge_pages = setting.huge_pages;
+        self
     }
 
     /// The middle one of several measurements of the same point: medians, and the least minimum.
@@ -118,6 +145,7 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use super::super::args::Transport;
     use super::super::point::tests::point;
     use super::*;
 
@@ -133,6 +161,26 @@ pub(crate) mod tests {
         let line = r#"{"impl":"consort","transport":"shm","op":"all_gather","dtype":"f32","ranks":2,"bytes":1024,"p50_us":1.0,"p99_us":2.0,"min_us":0.5,"algbw_GBs":1.024,"busbw_GBs":0.512}"#;
         assert_eq!(serde_json::to_string(&record).unwrap(), line);
         assert_eq!(serde_json::from_str::<Record>(line).unwrap(), record);
+    }
+
+    #[test]
+    fn a_record_tells_what_is_unusual() {
+        let setting =
+            Setting { ranks: 2, transport: Transport::Auto, huge_pages: true, symmetric: true };
+        let line = |point: &Point| {
+            let figures = Figures { p50_us: 1.0, p99_us: 2.0, min_us: 0.5 };
+            let record = Record::new("consort", "shm", 2, point, figures).asked(point, &setting);
+            let line = serde_json::to_string(&record).unwrap();
+            assert_eq!(serde_json::from_str::<Record>(&line).unwrap(), record);
+            line
+        };
+        let max = |op| Point { reduce: ReduceOp::Max, in_place: true, ..point(op, 8) };
+        let unusual = line(&max(Op::AllReduce));
+        let fields = r#""busbw_GBs":0.008,"reduce":"max","in_place":true,"huge_pages":true}"#;
+        assert!(unusual.ends_with(fields), "{unusual}");
+        // It cannot be done otherwise, and nothing is combined.
+        let usual = line(&max(Op::Broadcast));
+        assert!(usual.ends_with(r#""busbw_GBs":0.008,"huge_pages":true}"#), "{usual}");
     }
 
     #[test]

@@ -84,9 +84,13 @@ fn heading(comparison: &Comparison) -> String {
     }
     words.push(format!("{} ranks", record.ranks));
     words.push(record.transport.clone());
-    if point.in_place {
-        words.push("in place".to_owned());
-    }
+    let any = |has: fn(&Record) -> bool| comparison.records.iter().flatten().any(has);
+    let unusual = [
+        (point.is_in_place_by_choice(), "in place"),
+        (any(|record| record.symmetric), "symmetric"),
+        (any(|record| record.huge_pages), "huge pages"),
+    ];
+    words.extend(unusual.iter().filter(|(is_so, _)| *is_so).map(|(_, word)| (*word).to_owned()));
     words.join(", ") + "; µs"
 }
 
@@ -138,6 +142,8 @@ fn with_commas(number: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use consort_sys::dtype::ReduceOp;
+
     use super::super::op::Op;
     use super::super::point::Point;
     use super::super::point::tests::point;
@@ -179,6 +185,18 @@ mod tests {
             bytes       p50       p99       min  bus GB/s     gloo  intelmpi   ratio
               0 B         –         –         –         –      100      0.20       –
         ");
+    }
+
+    #[test]
+    fn a_heading_says_what_is_unusual() {
+        let mut comparison = comparison(Op::AllReduce, 8, &[1.0, 2.0]);
+        comparison.point.reduce = ReduceOp::PremulSum(0.5);
+        for (record, symmetric) in comparison.records.iter_mut().flatten().zip([true, false]) {
+            (record.symmetric, record.huge_pages) = (symmetric, true);
+        }
+        let words = "all_reduce f32 premul_sum:0.5, 2 ranks, shm, in place, symmetric, huge pages";
+        let shown = shown(&[comparison], &["gloo"], false);
+        assert!(shown.starts_with(&format!("\n{words}; µs\n")), "{shown}");
     }
 
     #[test]
