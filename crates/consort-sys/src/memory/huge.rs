@@ -7,6 +7,9 @@ use crate::root::Root;
 pub struct HugePages {
     /// `always`, `madvise` or `never`: when the kernel uses them unasked.
     pub transparent: Option<String>,
+    /// The same for memory that processes share: `always`, `within_size`, `advise`, `never`, or for
+    /// all of the machine `deny` or `force`.
+    pub shared: Option<String>,
     /// Pages set aside, for each page size, smallest first.
     pub pools: Vec<HugePool>,
 }
@@ -23,11 +26,13 @@ pub struct HugePool {
 }
 
 pub(super) fn read(root: Root<'_>) -> HugePages {
-    let transparent = root.text("sys/kernel/mm/transparent_hugepage/enabled");
+    let choice = |which: &str| {
+        root.text(format!("{TRANSPARENT}/{which}")).and_then(|text| parse_choice(&text))
+    };
     let sizes = root.names(POOLS).into_iter();
     let mut pools: Vec<_> = sizes.filter_map(|name| read_pool(root, &name)).collect();
     pools.sort_by_key(|pool| pool.page);
-    HugePages { transparent: transparent.and_then(|text| parse_choice(&text)), pools }
+    HugePages { transparent: choice("enabled"), shared: choice("shmem_enabled"), pools }
 }
 
 fn read_pool(root: Root<'_>, name: &str) -> Option<HugePool> {
@@ -49,6 +54,7 @@ fn parse_page_size(name: &str) -> Option<u64> {
     name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
+const TRANSPARENT: &str = "sys/kernel/mm/transparent_hugepage";
 const POOLS: &str = "sys/kernel/mm/hugepages";
 
 #[cfg(test)]
@@ -60,6 +66,10 @@ mod tests {
     fn huge_pages_are_read_for_every_size() {
         let machine = fake::machine(&[
             ("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n"),
+            (
+                "sys/kernel/mm/transparent_hugepage/shmem_enabled",
+                "always within_size advise [never] deny force\n",
+            ),
             ("sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages", "0"),
             ("sys/kernel/mm/hugepages/hugepages-1048576kB/free_hugepages", "0"),
             ("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "16"),
@@ -68,6 +78,7 @@ mod tests {
         ]);
         let huge = read(Root(machine.path()));
         assert_eq!(huge.transparent.as_deref(), Some("madvise"));
+        assert_eq!(huge.shared.as_deref(), Some("never"));
         assert_eq!(huge.pools[0], HugePool { page: 2 << 20, pages: 16, free: 10 });
         assert_eq!(huge.pools[1].page, 1 << 30);
     }

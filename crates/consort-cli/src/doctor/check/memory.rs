@@ -51,6 +51,13 @@ pub(crate) fn huge_pages(memory: &Memory) -> Finding {
         Some(when) => format!("transparent huge pages: {when}"),
         None => "transparent huge pages: not in this kernel".to_owned(),
     };
+    if let Some(when) = &memory.huge.shared {
+        what += &format!(", for shared memory: {when}");
+        if when == "never" {
+            what += " (consort would use them if /sys/kernel/mm/transparent_hugepage/shmem_enabled \
+                     were advise)";
+        }
+    }
     for pool in memory.huge.pools.iter().filter(|pool| pool.pages > 0) {
         what += &format!("; {} of {} pages of {} free", pool.free, pool.pages, bytes(pool.page));
     }
@@ -112,12 +119,17 @@ mod tests {
     fn huge_pages_switched_off_are_a_warning() {
         let with = |transparent: Option<&str>, pages| {
             let pools = vec![HugePool { page: 2 << 20, pages, free: 3 }];
-            let huge = HugePages { transparent: transparent.map(Into::into), pools };
+            let shared = Some(if pages == 0 { "never" } else { "advise" }.to_owned());
+            let huge = HugePages { transparent: transparent.map(Into::into), shared, pools };
             huge_pages(&Memory { huge, ..Memory::default() })
         };
         assert_eq!(with(Some("never"), 0).verdict, Verdict::Warning);
         assert_eq!(with(None, 0).verdict, Verdict::Good);
+        assert!(with(Some("always"), 0).what.ends_with("shmem_enabled were advise)"));
         let set_aside = with(Some("madvise"), 4);
-        assert_eq!(set_aside.what, "transparent huge pages: madvise; 3 of 4 pages of 2 MiB free");
+        assert_eq!(
+            set_aside.what,
+            "transparent huge pages: madvise, for shared memory: advise; 3 of 4 pages of 2 MiB free"
+        );
     }
 }
