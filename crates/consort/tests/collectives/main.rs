@@ -11,6 +11,7 @@ mod sizes;
 mod works;
 
 mod background;
+mod barriers;
 mod disagreement;
 mod faults;
 mod large;
