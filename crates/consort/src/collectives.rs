@@ -13,6 +13,10 @@ use crate::group::{Group, Rank};
 /// counts, operations and roots; ranks that do not all get [`Error::Mismatch`](crate::Error). Results
 /// are the same, bit by bit, on every rank. Each call is carried out on the calling thread and
 /// returns when this rank's part is done.
+///
+/// A buffer that lies in [symmetric memory](crate::symm) on one rank has to lie there on all: it is
+/// worked on where it is, which takes other steps than any other memory. Ranks that differ in this
+/// get [`Error::Mismatch`](crate::Error), too.
 impl Group {
     /// Waits until every rank has come.
     ///

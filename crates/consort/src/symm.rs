@@ -23,6 +23,13 @@
 //!
 //! **Collectives** of the group on slices of [`local`](Symmetric::local) work on the memory where it
 //! is, without copying it in; and a [`Symmetric`] has its own.
+//! - A buffer of a call that lies in symmetric memory on one rank has to lie there on all. Ranks of
+//!   which only some give a slice of a window have made different calls, and get
+//!   [`Error::Mismatch`](crate::Error).
+//! - A rank that is in a call on its window holds the window until everyone has made that call. So
+//!   whoever wants to put something into it has to do so before its owner's call: put, then a
+//!   [`barrier`](Symmetric::barrier) or a signal, then the collective. A rank that puts without one
+//!   may find the window held by a call that waits for this very rank.
 //!
 //! **When a rank dies**, every wait for it ends with an error that names it, and so does the group.
 //! A wait that comes to its deadline ends only itself: nothing has changed, and it can be made again.

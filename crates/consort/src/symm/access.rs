@@ -16,6 +16,11 @@ impl<T: Plain> Symmetric<T> {
     /// This rank's own window, as a slice. While the guard lives no other rank gets in, except for
     /// collectives that the slice is given to.
     ///
+    /// What others have put is complete after a [barrier](Self::barrier) or a
+    /// [wait for their signal](Self::wait_signal), and who is given the guard before that may get it
+    /// between two of their copies. Whoever waits for others while it has the guard keeps those out
+    /// that have to come in first.
+    ///
     /// # Errors
     /// [`Error::Held`] when others do not let go of it before the deadline; [`Error::PeerLost`] when
     /// one of them is gone, which ends the group; [`Error::Aborted`] when the group has ended.
@@ -62,6 +67,10 @@ impl<T: Plain> Symmetric<T> {
     }
 
     /// Copies elements into a rank's window, from the element `at` on.
+    ///
+    /// A rank that makes a collective call on its window holds it until all have made the call, this
+    /// one too. So there has to be a [barrier](Self::barrier) or a
+    /// [signal](Self::put_with_signal) between a put and the next call on that window.
     ///
     /// # Errors
     /// When they are not within the window, or there is no such rank; otherwise as

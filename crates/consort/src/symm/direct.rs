@@ -17,6 +17,10 @@ use crate::group::Rank;
 /// Every rank has to make the same calls, as with those of the [`Group`](crate::Group). No data is
 /// copied to where the others can reach it: it is there. Each of them fails as the group's calls do,
 /// and as [`local`](Self::local) does. A rank that holds another's window keeps it from its call.
+///
+/// A rank in one of these calls holds its window until everyone has made the call. What others have
+/// to put there first is put before a [`barrier`](Self::barrier), or before a signal that the owner
+/// waits for.
 impl<T: Plain> Symmetric<T> {
     /// Combines the windows of all ranks into everyone's output: each rank reads all of them. Right
     /// for little data or few ranks. The windows stay as they are.
