@@ -34,6 +34,14 @@ use crate::work::{Begun, Outcome, Work};
 impl Group {
     /// As [`barrier`](Self::barrier).
     ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let everyone_is_here = group.barrier_async()?;
+    /// // … something else in the meantime …
+    /// everyone_is_here.wait()?;
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When the group cannot make calls at all.
     pub fn barrier_async(&self) -> Result<Work<()>> {
@@ -58,6 +66,14 @@ impl Group {
 
     /// As [`broadcast`](Self::broadcast).
     ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let work = group.broadcast_async(vec![0.25_f32; 8], 0)?;
+    /// let weights = work.wait()?;
+    /// # assert_eq!(weights, [0.25; 8]);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When the call makes no sense. Nothing is moved, and the group goes on.
     pub fn broadcast_async<B: Buffer>(&self, buffer: B, root: impl Into<Rank>) -> Begun<B> {
@@ -65,6 +81,16 @@ impl Group {
     }
 
     /// As [`reduce`](Self::reduce).
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let work = group.reduce_async(vec![0.5_f64], consort::ReduceOp::Max, 0)?;
+    /// let worst = work.wait()?;
+    /// if group.rank().get() == 0 {
+    ///     println!("the largest loss is {}", worst[0]);
+    /// }
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When the call makes no sense. Nothing is moved, and the group goes on.
@@ -99,6 +125,14 @@ impl Group {
 
     /// As [`gather`](Self::gather).
     ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let room = (group.rank().get() == 0).then(|| vec![0_u8; group.world()]);
+    /// let (_, everyone) = group.gather_async(vec![7_u8], room, 0)?.wait()?;
+    /// assert_eq!(everyone, Some(vec![7]));
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When the call makes no sense. Nothing is moved, and the group goes on.
     pub fn gather_async<I, B>(
@@ -115,6 +149,14 @@ impl Group {
     }
 
     /// As [`scatter`](Self::scatter).
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let batches = (group.rank().get() == 0).then(|| vec![3_u32; 4 * group.world()]);
+    /// let (_, mine) = group.scatter_async(batches, vec![0; 4], 0)?.wait()?;
+    /// assert_eq!(mine, [3; 4]);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When the call makes no sense. Nothing is moved, and the group goes on.
@@ -133,6 +175,15 @@ impl Group {
 
     /// As [`reduce_scatter`](Self::reduce_scatter).
     ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let gradients = vec![1.0_f32; 4 * group.world()];
+    /// let work = group.reduce_scatter_async(gradients, vec![0.0; 4], consort::ReduceOp::Avg)?;
+    /// let (_, shard) = work.wait()?;
+    /// assert_eq!(shard, [1.0; 4]);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When the call makes no sense. Nothing is moved, and the group goes on.
     pub fn reduce_scatter_async<I, B>(&self, input: I, output: B, op: ReduceOp) -> Begun<(I, B)>
@@ -145,6 +196,14 @@ impl Group {
 
     /// As [`all_to_all`](Self::all_to_all).
     ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let world = group.world();
+    /// let (_, from_everyone) = group.all_to_all_async(vec![5_u32; world], vec![0; world])?.wait()?;
+    /// assert_eq!(from_everyone[0], 5);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When the call makes no sense. Nothing is moved, and the group goes on.
     pub fn all_to_all_async<I, B>(&self, input: I, output: B) -> Begun<(I, B)>
@@ -156,6 +215,29 @@ impl Group {
     }
 
     /// As [`call`](Self::call), for memory that the call owns.
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// use consort::{Call, Dtype, Lists, OwnedCall, ReduceOp, Target};
+    ///
+    /// /// Somebody's tensor, and what keeps it alive.
+    /// struct Sum {
+    ///     dtype: Dtype,
+    ///     bytes: Vec<u8>,
+    /// }
+    ///
+    /// impl OwnedCall for Sum {
+    ///     fn call<'a>(&'a mut self, _lists: &'a mut Lists<'a>) -> Call<'a> {
+    ///         let output = Target::from(&mut self.bytes[..]);
+    ///         let (dtype, op, input) = (self.dtype, ReduceOp::Sum, output.into());
+    ///         Call::AllReduce { dtype, op, input, output }
+    ///     }
+    /// }
+    ///
+    /// let work = group.call_async(Sum { dtype: Dtype::I32, bytes: vec![0; 64] })?;
+    /// assert_eq!(work.wait()?.bytes.len(), 64);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When the call makes no sense. Nothing is moved, and the group goes on.

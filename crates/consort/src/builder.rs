@@ -64,6 +64,15 @@ impl Builder {
 
     /// Knows what the environment says, as [`init`](crate::init) lists it.
     ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// // As `consort::init()`, but more patient.
+    /// let group = consort::Builder::from_environment()?.timeout(Duration::from_secs(3600)).init()?;
+    /// # drop(group);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// One error lists every variable that is malformed, unknown or contradicts another.
     pub fn from_environment() -> Result<Self> {
@@ -71,6 +80,12 @@ impl Builder {
     }
 
     /// This process's rank.
+    ///
+    /// ```
+    /// let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// assert_eq!(group.rank().get(), 0);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     #[must_use]
     pub fn rank(mut self, rank: u32) -> Self {
         self.rank = Some(rank);
@@ -87,6 +102,15 @@ impl Builder {
     /// Where to meet: `tcp://host:port` or `file:///path`, with `?rank=R&world=N` if they are to
     /// be said here too.
     ///
+    /// ```
+    /// use consort::Builder;
+    ///
+    /// let builder = Builder::new().address("tcp://10.0.0.1:29500?rank=3&world=8")?;
+    /// assert!(Builder::new().address("10.0.0.1").is_err());
+    /// # drop(builder);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When it is neither. If it says something else than [`rank`](Self::rank) or
     /// [`world`](Self::world), [`init`](Self::init) fails.
@@ -96,6 +120,17 @@ impl Builder {
     }
 
     /// The job's secret.
+    ///
+    /// ```
+    /// use consort::{Builder, Secret};
+    ///
+    /// # fn to_all_ranks(_: String) {}
+    /// let secret = Secret::generate()?;
+    /// to_all_ranks(secret.to_hex());
+    /// let builder = Builder::new().rank(0).world(2).address("tcp://10.0.0.1:29500")?.secret(secret);
+    /// # drop(builder);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     #[must_use]
     pub fn secret(mut self, secret: Secret) -> Self {
         self.secret = Some(secret);
@@ -103,6 +138,17 @@ impl Builder {
     }
 
     /// A file that holds the job's secret.
+    ///
+    /// ```
+    /// use consort::{Builder, Secret};
+    ///
+    /// let file = std::env::temp_dir().join(format!("secret-{}", std::process::id()));
+    /// Secret::generate()?.write_new(&file)?;
+    /// let builder = Builder::new().rank(0).world(1).secret_file(&file);
+    /// builder.init()?;
+    /// # std::fs::remove_file(file).unwrap();
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     #[must_use]
     pub fn secret_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.secret_file = Some(path.into());
@@ -110,6 +156,13 @@ impl Builder {
     }
 
     /// The job's name, which keeps its keys apart from others' in one store.
+    ///
+    /// ```
+    /// let builder = consort::Builder::new().rank(0).world(1).job("fine-tuning").epoch(2);
+    /// let group = builder.init()?;
+    /// assert_eq!((group.job(), group.epoch()), ("fine-tuning", 2));
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     #[must_use]
     pub fn job(mut self, job: impl Into<String>) -> Self {
         self.job = Some(job.into());
@@ -124,6 +177,14 @@ impl Builder {
     }
 
     /// How long to wait for the other ranks; ten minutes if it is not said.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let patient = consort::Builder::new().rank(0).world(1).timeout(Duration::from_secs(3600));
+    /// assert_eq!(patient.init()?.timeout(), Duration::from_secs(3600));
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -131,6 +192,15 @@ impl Builder {
     }
 
     /// How long a host may be silent before it counts as gone; ten seconds if it is not said.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let builder = consort::Builder::new().rank(0).world(1);
+    /// let group = builder.liveness(Duration::from_secs(30)).init()?;
+    /// # drop(group);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     #[must_use]
     pub fn liveness(mut self, liveness: Duration) -> Self {
         self.liveness = Some(liveness);
@@ -139,6 +209,12 @@ impl Builder {
 
     /// The network interface to use, by its name or address; if it is not said, the one that
     /// leads to the store.
+    ///
+    /// ```
+    /// let builder = consort::Builder::new().rank(0).world(1).interface("lo");
+    /// assert!(builder.init()?.members()[0].address.is_loopback());
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     #[must_use]
     pub fn interface(mut self, interface: impl Into<String>) -> Self {
         self.interface = Some(interface.into());

@@ -16,6 +16,28 @@ pub use self::description::Operation;
 /// This is the form for bindings that know their types only at run time; Rust programs call the
 /// methods of [`Group`](crate::Group) with slices. A `Target` may be the very memory that a
 /// `Source` of the same call looks at, where the operation has a form in place.
+///
+/// ```
+/// use consort::{Call, Dtype, Element, Operation, Rank, Target};
+///
+/// let mut numbers = [1.0_f64, 2.0];
+/// let buffer = f64::target(&mut numbers);
+/// let call = Call::Broadcast { dtype: Dtype::F64, root: Rank::from(0), buffer };
+/// assert_eq!(call.operation(), Operation::Broadcast);
+///
+/// let group = consort::Builder::new().rank(0).world(1).init()?;
+/// group.call(&call)?;
+///
+/// // Half a number is refused before anything moves.
+/// let mut bytes = [0_u8; 12];
+/// let half = Call::Broadcast {
+///     dtype: Dtype::F64,
+///     root: Rank::from(0),
+///     buffer: Target::from(&mut bytes[..]),
+/// };
+/// assert!(group.call(&half).is_err());
+/// # Ok::<(), consort::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum Call<'a> {
     /// Nobody leaves before everyone has come.
@@ -132,6 +154,17 @@ impl Call<'_> {
 }
 
 /// A part to be read for each rank.
+///
+/// ```
+/// use consort::{Inputs, Source};
+///
+/// let bytes = [1_u8, 2, 3, 4];
+/// let equal = Inputs::Equal(Source::from(&bytes[..]));
+/// assert_eq!(equal.part(1, 2).to_vec(), [3, 4]);
+///
+/// let anywhere = [Source::from(&bytes[..1]), Source::from(&bytes[1..])];
+/// assert_eq!(Inputs::List(&anywhere).part(1, 2).to_vec(), [2, 3, 4]);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum Inputs<'a> {
     /// Equal parts, one behind the other.
@@ -158,6 +191,15 @@ impl<'a> Inputs<'a> {
 }
 
 /// A part to be written for each rank.
+///
+/// ```
+/// use consort::{Outputs, Target};
+///
+/// let mut bytes = [0_u8; 4];
+/// let outputs = Outputs::Equal(Target::from(&mut bytes[..]));
+/// outputs.part(1, 2).copy_from((&[8_u8, 9][..]).into());
+/// assert_eq!(bytes, [0, 0, 8, 9]);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum Outputs<'a> {
     /// Equal parts, one behind the other.

@@ -65,6 +65,23 @@ pub type Recorded<B> = Result<Ticket<B>, Failed<B>>;
 /// Notes calls; see [`Group::coalesced`].
 ///
 /// The methods mean what those of [`Group`] mean that are called the same.
+///
+/// ```
+/// use consort::ReduceOp;
+///
+/// let group = consort::Builder::new().rank(0).world(1).init()?;
+/// let work = group.coalesced(|calls| {
+///     let loss = calls.reduce(vec![0.5_f32], ReduceOp::Max, 0)?;
+///     let shard = calls.reduce_scatter(vec![1.0_f32; 8], vec![0.0; 8], ReduceOp::Sum)?;
+///     let tokens = calls.all_to_all(vec![7_u16], vec![0])?;
+///     let weights = calls.all_gather(vec![1_i8], vec![0])?;
+///     calls.barrier();
+///     Ok((loss, shard, tokens, weights))
+/// })?;
+/// let (loss, (_, shard), (_, tokens), (_, weights)) = work.wait()?;
+/// assert_eq!((loss[0], shard.len(), tokens[0], weights[0]), (0.5, 8, 7, 1));
+/// # Ok::<(), consort::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Recorder<'a> {
     group: &'a Group,

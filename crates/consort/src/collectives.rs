@@ -51,6 +51,15 @@ impl Group {
 
     /// As [`all_reduce`](Self::all_reduce), with the result elsewhere.
     ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let gradients = [0.5_f32, -1.0];
+    /// let mut averages = [0.0; 2];
+    /// group.all_reduce_into(&gradients, &mut averages, consort::ReduceOp::Avg)?;
+    /// # assert_eq!(averages, gradients);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// See [`call`](Self::call).
     #[inline]
@@ -66,6 +75,13 @@ impl Group {
 
     /// Replaces the numbers in several buffers by the combination of all ranks'. Small buffers
     /// travel together. Every rank has to give as many buffers, of the same lengths.
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let (mut weights, mut bias) = ([0.5_f32; 64], [0.1_f32; 8]);
+    /// group.all_reduce_coalesced(&mut [&mut weights, &mut bias], consort::ReduceOp::Avg)?;
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     ///
     /// # Errors
     /// See [`call`](Self::call).
@@ -137,6 +153,15 @@ impl Group {
 
     /// As [`reduce`](Self::reduce), with the result elsewhere. Only the root gives an output.
     ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let mut total = [0_u64; 2];
+    /// let output = (group.rank().get() == 0).then_some(&mut total[..]);
+    /// group.reduce_into(&[3, 4], output, consort::ReduceOp::Sum, 0)?;
+    /// # assert_eq!(total, [3, 4]);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// See [`call`](Self::call).
     pub fn reduce_into<T: Element>(
@@ -170,6 +195,15 @@ impl Group {
 
     /// As [`all_gather`](Self::all_gather), with this rank's numbers already at their place.
     ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let mut everyone = vec![0.0_f32; 4 * group.world()];
+    /// let mine = group.rank().index() * 4;
+    /// everyone[mine..mine + 4].fill(1.0);
+    /// group.all_gather_in_place(&mut everyone)?;
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// See [`call`](Self::call).
     pub fn all_gather_in_place<T: Element>(&self, buffer: &mut [T]) -> Result<()> {
@@ -180,6 +214,17 @@ impl Group {
 
     /// As [`all_gather`](Self::all_gather), into a buffer for each rank. The buffers may differ in
     /// size, if all ranks give the same sizes.
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// // Rank r has r + 1 words.
+    /// let mut lists: Vec<Vec<u16>> = (1..=group.world()).map(|count| vec![0; count]).collect();
+    /// let mine = vec![7; group.rank().index() + 1];
+    /// let mut outputs: Vec<&mut [u16]> = lists.iter_mut().map(|list| &mut list[..]).collect();
+    /// group.all_gather_list(&mine, &mut outputs)?;
+    /// assert_eq!(lists[0], [7]);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     ///
     /// # Errors
     /// See [`call`](Self::call).
@@ -212,6 +257,16 @@ impl Group {
     }
 
     /// As [`gather`](Self::gather), into a buffer for each rank, as large as that rank's input.
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// // Only the root has to know how much comes from each rank.
+    /// let mut found = [0_u32; 3];
+    /// let mut outputs = [&mut found[..]];
+    /// group.gather_list(&[1, 2, 3], Some(&mut outputs), 0)?;
+    /// assert_eq!(found, [1, 2, 3]);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     ///
     /// # Errors
     /// See [`call`](Self::call).
@@ -251,6 +306,14 @@ impl Group {
     }
 
     /// As [`scatter`](Self::scatter), from a buffer for each rank, as large as that rank's output.
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let mut mine = [0_i32; 2];
+    /// group.scatter_list(Some(&[&[5, 6]]), &mut mine, 0)?;
+    /// assert_eq!(mine, [5, 6]);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     ///
     /// # Errors
     /// See [`call`](Self::call).
@@ -292,6 +355,15 @@ impl Group {
     /// As [`reduce_scatter`](Self::reduce_scatter), with the result at the place of this rank's
     /// part. The other parts stay as they are.
     ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let mut gradients = vec![1.0_f32; 4 * group.world()];
+    /// group.reduce_scatter_in_place(&mut gradients, consort::ReduceOp::Avg)?;
+    /// let mine = &gradients[group.rank().index() * 4..][..4];
+    /// assert_eq!(mine, [1.0; 4]);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// See [`call`](Self::call).
     pub fn reduce_scatter_in_place<T: Element>(
@@ -307,6 +379,16 @@ impl Group {
 
     /// As [`reduce_scatter`](Self::reduce_scatter), from a buffer for each rank. The buffers may
     /// differ in size, if all ranks give the same sizes.
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// // Parts of different sizes, the same on all ranks.
+    /// let parts: Vec<Vec<f32>> = (1..=group.world()).map(|count| vec![1.0; count]).collect();
+    /// let inputs: Vec<&[f32]> = parts.iter().map(|part| &part[..]).collect();
+    /// let mut mine = vec![0.0; group.rank().index() + 1];
+    /// group.reduce_scatter_list(&inputs, &mut mine, consort::ReduceOp::Sum)?;
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     ///
     /// # Errors
     /// See [`call`](Self::call).
@@ -342,6 +424,14 @@ impl Group {
 
     /// As [`all_to_all`](Self::all_to_all), with each rank's part replaced by what came from it.
     ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let mut parts = vec![group.rank().get(); group.world()];
+    /// group.all_to_all_in_place(&mut parts)?;
+    /// assert!(parts.into_iter().eq(0..group.world() as u32));
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// See [`call`](Self::call).
     pub fn all_to_all_in_place<T: Element>(&self, buffer: &mut [T]) -> Result<()> {
@@ -352,6 +442,20 @@ impl Group {
 
     /// As [`all_to_all`](Self::all_to_all), with parts of different sizes: `input_counts[r]`
     /// elements go to rank r, `output_counts[r]` come from it.
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// // How many tokens go to each expert is known only here, so the counts are exchanged first.
+    /// let tokens = [1.0_f32, 2.0, 3.0];
+    /// let to = [3];
+    /// let mut from = [0_u64];
+    /// group.all_to_all(&to.map(|count| count as u64), &mut from)?;
+    /// let from = from.map(|count| count as usize);
+    /// let mut received = vec![0.0; from.iter().sum()];
+    /// group.all_to_all_uneven(&tokens, &to, &mut received, &from)?;
+    /// assert_eq!(received, tokens);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     ///
     /// # Errors
     /// See [`call`](Self::call). Counts that do not add up are refused before anything moves.
@@ -376,6 +480,14 @@ impl Group {
     }
 
     /// As [`all_to_all`](Self::all_to_all), from a buffer for each rank into a buffer for each rank.
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let mut from_everyone = [0_u8; 2];
+    /// group.all_to_all_list(&[&[8, 9]], &mut [&mut from_everyone])?;
+    /// assert_eq!(from_everyone, [8, 9]);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     ///
     /// # Errors
     /// See [`call`](Self::call).

@@ -21,6 +21,11 @@ use crate::neighbourhood::Neighbourhood;
 use crate::symm::Commons;
 
 /// A process's number in its group: from 0 up to the world.
+///
+/// ```
+/// let right_of = |rank: consort::Rank, world: u32| consort::Rank::from((rank.get() + 1) % world);
+/// assert_eq!(right_of(3.into(), 4).index(), 0);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rank(pub(crate) u32);
 
@@ -54,6 +59,15 @@ impl fmt::Display for Rank {
 }
 
 /// One process of a group, as all know it.
+///
+/// ```
+/// let group = consort::Builder::new().rank(0).world(1).init()?;
+/// let me = &group.members()[group.rank().index()];
+/// assert_eq!((me.rank, me.process), (group.rank(), std::process::id()));
+/// let here = group.members().iter().filter(|member| member.host == me.host);
+/// assert_eq!(here.count(), group.local_world());
+/// # Ok::<(), consort::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Its number.
@@ -198,6 +212,13 @@ impl Group {
 
     /// The store that all ranks of this round share, for small things: keys written here are
     /// the program's own.
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// group.store().set("learning rate", b"0.1")?;
+    /// assert!(group.store().check(&["learning rate"])?);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.shared.job.store
     }
@@ -258,6 +279,19 @@ impl Group {
 
     /// Makes a call whose types are known only at run time. It is carried out on this thread.
     ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// use consort::{Call, Dtype, ReduceOp, Target};
+    ///
+    /// // What a binding knows of somebody's tensor: where its bytes are, and what they mean.
+    /// let mut tensor = 1.5_f32.to_ne_bytes();
+    /// let output = Target::from(&mut tensor[..]);
+    /// let (dtype, op) = (Dtype::F32, ReduceOp::Sum);
+    /// group.call(&Call::AllReduce { dtype, op, input: output.into(), output })?;
+    /// assert_eq!(f32::from_ne_bytes(tensor), 1.5);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Argument`] or [`Error::Unsupported`] before anything moves; any other error ends
     /// the group on all ranks.
@@ -292,6 +326,16 @@ impl Group {
 
     /// Ends the group, here and for all other ranks: whoever waits in it, or calls it later, gets
     /// an error that names this rank and the reason.
+    ///
+    /// ```
+    /// use consort::Error;
+    ///
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// group.abort("the disk is full");
+    /// let Err(Error::Aborted { by, reason, .. }) = group.barrier() else { unreachable!() };
+    /// assert_eq!((by, &reason[..]), (0, "the disk is full"));
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     pub fn abort(&self, reason: &str) {
         if let Some(backend) = &self.shared.backend {
             backend.abort(reason);

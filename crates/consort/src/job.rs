@@ -22,6 +22,34 @@ pub trait OwnedCall: Send + 'static {
 }
 
 /// Where an [`OwnedCall`] puts its parts, if it has one for each rank.
+///
+/// ```
+/// use consort::{Call, Dtype, Element, Inputs, Lists, Outputs, OwnedCall};
+///
+/// /// Tokens for each rank, and room for those of each.
+/// struct Exchange {
+///     to: Vec<Vec<f32>>,
+///     from: Vec<Vec<f32>>,
+/// }
+///
+/// impl OwnedCall for Exchange {
+///     fn call<'a>(&'a mut self, lists: &'a mut Lists<'a>) -> Call<'a> {
+///         lists.inputs.extend(self.to.iter().map(|part| f32::source(part)));
+///         lists.outputs.extend(self.from.iter_mut().map(|part| f32::target(part)));
+///         Call::AllToAll {
+///             dtype: Dtype::F32,
+///             uneven: true,
+///             inputs: Inputs::List(&lists.inputs),
+///             outputs: Outputs::List(&lists.outputs),
+///         }
+///     }
+/// }
+///
+/// let group = consort::Builder::new().rank(0).world(1).init()?;
+/// let exchange = Exchange { to: vec![vec![1.0, 2.0]], from: vec![vec![0.0; 2]] };
+/// assert_eq!(group.call_async(exchange)?.wait()?.from, [[1.0, 2.0]]);
+/// # Ok::<(), consort::Error>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct Lists<'a> {
     /// For [`Inputs::List`](crate::Inputs::List).

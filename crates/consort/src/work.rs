@@ -112,12 +112,29 @@ impl<B> Work<B> {
     }
 
     /// Whether the call is done. Never waits.
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let work = group.barrier_async()?;
+    /// while !work.is_done() {
+    ///     std::thread::yield_now();
+    /// }
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     pub fn is_done(&self) -> bool {
         self.outcome.is_known()
     }
 
     /// Which of the group's calls it is, from 1. Of several that are carried out as one it is the
     /// first.
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let work = group.barrier_async()?;
+    /// assert_eq!((work.number(), work.operation()), (1, "barrier"));
+    /// # work.wait()?;
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -172,6 +189,16 @@ pub type Begun<B> = Result<Work<B>, Failed<B>>;
 /// Why a call failed, with the buffers that it owned.
 ///
 /// It becomes an [`Error`] by `?` where the buffers are not wanted.
+///
+/// ```
+/// let group = consort::Builder::new().rank(0).world(1).init()?;
+/// let failed = group.broadcast_async(vec![1.0_f32; 8], 7).unwrap_err();
+/// assert_eq!(failed.to_string(), "there is no rank 7 in a group of 1");
+/// // The numbers are not lost.
+/// let numbers = failed.buffer;
+/// assert_eq!(numbers.len(), 8);
+/// # Ok::<(), consort::Error>(())
+/// ```
 pub struct Failed<B> {
     /// What happened.
     pub error: Error,

@@ -7,6 +7,13 @@ use consort_sys::dtype::{Dtype, ReduceOp};
 use super::{Call, Inputs, Outputs};
 
 /// The operations.
+///
+/// ```
+/// use consort::Operation;
+///
+/// let names = Operation::ALL.map(Operation::name);
+/// assert!(names.contains(&"reduce_scatter"));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// [`Call::Barrier`].

@@ -5,6 +5,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(super) use self::sealed::Mark;
 
 /// Stands for the buffers of one of several calls that are carried out as one.
+///
+/// ```
+/// use consort::ReduceOp;
+///
+/// let group = consort::Builder::new().rank(0).world(1).init()?;
+/// // Each ticket that is returned becomes what was noted with it.
+/// let work = group.coalesced(|calls| Ok(calls.all_reduce(vec![3_i32], ReduceOp::Sum)?))?;
+/// assert_eq!(work.wait()?, [3]);
+/// # Ok::<(), consort::Error>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "return it from the closure to get the buffers back"]
 pub struct Ticket<B> {
@@ -38,6 +48,21 @@ mod sealed {
 }
 
 /// Tickets that become buffers again: one, or a tuple or vector of them.
+///
+/// ```
+/// use consort::ReduceOp;
+///
+/// let group = consort::Builder::new().rank(0).world(1).init()?;
+/// let layers = vec![vec![0.5_f32; 16], vec![0.25; 4]];
+/// let work = group.coalesced(|calls| {
+///     let averages: Result<Vec<_>, _> =
+///         layers.into_iter().map(|layer| calls.all_reduce(layer, ReduceOp::Avg)).collect();
+///     Ok((averages?, calls.broadcast(vec![1_u64], 0)?))
+/// })?;
+/// let (layers, step) = work.wait()?;
+/// assert_eq!((layers.len(), step[0]), (2, 1));
+/// # Ok::<(), consort::Error>(())
+/// ```
 pub trait Tickets: Send + 'static {
     /// What they stand for.
     type Buffers: Send + 'static;

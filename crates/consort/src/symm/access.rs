@@ -21,6 +21,15 @@ impl<T: Plain> Symmetric<T> {
     /// between two of their copies. Whoever waits for others while it has the guard keeps those out
     /// that have to come in first.
     ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let memory = group.symmetric::<f32>(100)?;
+    /// memory.local()?.fill(1.5);
+    /// group.all_reduce(&mut memory.local()?[..10], consort::ReduceOp::Sum)?;
+    /// assert_eq!(memory.local()?[99], 1.5);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Held`] when others do not let go of it before the deadline; [`Error::PeerLost`] when
     /// one of them is gone, which ends the group; [`Error::Aborted`] when the group has ended.
@@ -29,6 +38,16 @@ impl<T: Plain> Symmetric<T> {
     }
 
     /// A rank's window, as a slice. While the guard lives nobody else gets in.
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let counters = group.symmetric::<u64>(4)?;
+    /// // Nothing is lost if all ranks do this at once.
+    /// counters.peer(0)?[2] += 1;
+    /// counters.barrier(0)?;
+    /// assert_eq!(counters.peer(0)?[2], group.world() as u64);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`local`](Self::local), and when there is no such rank.
@@ -49,6 +68,22 @@ impl<T: Plain> Symmetric<T> {
     /// A rank's window, to copy to and from while other ranks may do the same: what is written by
     /// several at once is a mixture. Nobody gets slices of it while this lives, and no other thread
     /// of this rank copies.
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let memory = group.symmetric::<u32>(group.world())?;
+    /// let me = memory.rank().index();
+    /// {
+    ///     // All ranks are in this window at once, each at its own place.
+    ///     let first = memory.raw(0)?;
+    ///     first.write(me, &[7])?;
+    ///     let mut mine = [0];
+    ///     first.read(me, &mut mine)?;
+    ///     assert_eq!(mine, [7]);
+    /// }
+    /// memory.barrier(0)?;
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`local`](Self::local), and when there is no such rank.
@@ -72,6 +107,15 @@ impl<T: Plain> Symmetric<T> {
     /// one too. So there has to be a [barrier](Self::barrier) or a
     /// [signal](Self::put_with_signal) between a put and the next call on that window.
     ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let memory = group.symmetric::<f32>(8)?;
+    /// memory.put(0, 4, &[1.0, 2.0])?;
+    /// memory.barrier(0)?;
+    /// assert_eq!(memory.local()?[3..7], [0.0, 1.0, 2.0, 0.0]);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When they are not within the window, or there is no such rank; otherwise as
     /// [`local`](Self::local).
@@ -84,6 +128,17 @@ impl<T: Plain> Symmetric<T> {
 
     /// Copies elements out of a rank's window, from the element `at` on.
     ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let memory = group.symmetric::<i32>(8)?;
+    /// memory.local()?[5] = 3;
+    /// memory.barrier(0)?;
+    /// let mut theirs = [0; 2];
+    /// memory.get(0, 4, &mut theirs)?;
+    /// assert_eq!(theirs, [0, 3]);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`put`](Self::put).
     #[inline]
@@ -95,6 +150,16 @@ impl<T: Plain> Symmetric<T> {
 
     /// [Puts](Self::put) elements into a rank's window, and [signals](Self::put_signal) that they
     /// are there.
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let memory = group.symmetric::<u8>(3)?;
+    /// let (right, left) = (0, 0);
+    /// memory.put_with_signal(right, 0, &[1, 2, 3], 5)?;
+    /// memory.wait_signal(left, 5)?;
+    /// assert_eq!(memory.local()?[..], [1, 2, 3]);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`put`](Self::put), and when there is no such channel. Nothing is signalled then.

@@ -78,6 +78,13 @@ impl Group {
 
     /// As [`symmetric`](Self::symmetric), with options.
     ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let options = consort::symm::Options::new().channels(2);
+    /// assert_eq!(group.symmetric_with::<u8>(64, &options)?.channels(), 2);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`symmetric`](Self::symmetric). Memory that is kept under an id is refused while its
     /// handle lives, and when it is asked for with another length, type or number of channels.
@@ -102,6 +109,15 @@ impl Group {
 
     /// Forgets an id under which symmetric memory is kept on this rank; says whether there was one.
     /// The memory is given back when every rank has done so, and has dropped its handles.
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let options = consort::symm::Options::new().persistent("activations");
+    /// group.symmetric_with::<f32>(64, &options)?;
+    /// assert!(group.release_symmetric("activations"));
+    /// assert!(!group.release_symmetric("activations"));
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     pub fn release_symmetric(&self, id: &str) -> bool {
         self.commons().is_ok_and(|commons| commons.state().persistent.remove(id).is_some())
     }

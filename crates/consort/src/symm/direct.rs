@@ -25,6 +25,16 @@ impl<T: Plain> Symmetric<T> {
     /// Combines the windows of all ranks into everyone's output: each rank reads all of them. Right
     /// for little data or few ranks. The windows stay as they are.
     ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let logits = group.symmetric::<f32>(16)?;
+    /// logits.local()?.fill(0.5);
+    /// let mut sums = [0.0; 16];
+    /// logits.one_shot_all_reduce(&mut sums, consort::ReduceOp::Sum)?;
+    /// assert_eq!(sums[0], 0.5 * group.world() as f32);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// See [`Group::call`](crate::Group::call), [`local`](Self::local).
     pub fn one_shot_all_reduce(&self, output: &mut [T], op: ReduceOp) -> Result<()> {
@@ -35,6 +45,15 @@ impl<T: Plain> Symmetric<T> {
 
     /// Replaces every window by the combination of all of them: each rank combines its slice, and
     /// writes it into every window.
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let gradients = group.symmetric::<f32>(4096)?;
+    /// gradients.local()?.fill(2.0);
+    /// gradients.two_shot_all_reduce(consort::ReduceOp::Avg)?;
+    /// assert_eq!(gradients.local()?[4095], 2.0);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     ///
     /// # Errors
     /// See [`Group::call`](crate::Group::call), [`local`](Self::local).
@@ -47,6 +66,16 @@ impl<T: Plain> Symmetric<T> {
     /// Gives every rank the combination of all ranks' part for it. Windows have equal parts in the
     /// order of ranks, and stay as they are.
     ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let gradients = group.symmetric::<i64>(8 * group.world())?;
+    /// gradients.local()?.fill(1);
+    /// let mut shard = [0; 8];
+    /// gradients.reduce_scatter(&mut shard, consort::ReduceOp::Sum)?;
+    /// assert_eq!(shard, [group.world() as i64; 8]);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// See [`Group::call`](crate::Group::call), [`local`](Self::local).
     pub fn reduce_scatter(&self, output: &mut [T], op: ReduceOp) -> Result<()> {
@@ -56,6 +85,16 @@ impl<T: Plain> Symmetric<T> {
     }
 
     /// Gives every rank the windows of all, one behind the other in the order of ranks.
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let shard = group.symmetric::<u16>(4)?;
+    /// shard.local()?.fill(9);
+    /// let mut all = vec![0; 4 * group.world()];
+    /// shard.all_gather(&mut all)?;
+    /// assert!(all.iter().all(|&number| number == 9));
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     ///
     /// # Errors
     /// See [`Group::call`](crate::Group::call), [`local`](Self::local).
@@ -67,6 +106,16 @@ impl<T: Plain> Symmetric<T> {
 
     /// Fills every window with the parts of all ranks. Windows have equal parts in the order of
     /// ranks; each rank has written its own.
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let weights = group.symmetric::<f32>(4 * group.world())?;
+    /// let mine = group.rank().index() * 4;
+    /// weights.local()?[mine..mine + 4].fill(0.5);
+    /// weights.all_gather_in_place()?;
+    /// assert!(weights.local()?.iter().all(|&weight| weight == 0.5));
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     ///
     /// # Errors
     /// See [`Group::call`](crate::Group::call), [`local`](Self::local).
@@ -80,6 +129,16 @@ impl<T: Plain> Symmetric<T> {
     /// Gives every rank the parts of all windows that are for it. Windows and output have equal
     /// parts in the order of ranks.
     ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let tokens = group.symmetric::<u32>(2 * group.world())?;
+    /// tokens.local()?.fill(7 + group.rank().get());
+    /// let mut received = vec![0; 2 * group.world()];
+    /// tokens.all_to_all(&mut received)?;
+    /// assert_eq!(received[..2], [7, 7]);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// See [`Group::call`](crate::Group::call), [`local`](Self::local).
     pub fn all_to_all(&self, output: &mut [T]) -> Result<()> {
@@ -91,6 +150,15 @@ impl<T: Plain> Symmetric<T> {
     }
 
     /// Gives what is in the root's window to every window.
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let seed = group.symmetric::<u64>(1)?;
+    /// seed.local()?[0] = 42 + u64::from(group.rank().get());
+    /// seed.broadcast(0)?;
+    /// assert_eq!(seed.local()?[0], 42);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     ///
     /// # Errors
     /// See [`Group::call`](crate::Group::call), [`local`](Self::local).

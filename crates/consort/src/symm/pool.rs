@@ -17,6 +17,16 @@ use crate::group::Group;
 /// A part lies at the same place of every rank's block, and its place is used again when its handle
 /// is dropped. So ranks have to ask for parts and drop them in the same order. That they did is
 /// looked at with each request: if not, it fails on all ranks, and says who is where.
+///
+/// ```
+/// let group = consort::Builder::new().rank(0).world(1).init()?;
+/// let pool = group.pool(1 << 16)?;
+/// let first = pool.symmetric::<f32>(100)?;
+/// let place = first.offset();
+/// drop(first);
+/// assert_eq!(pool.symmetric::<f32>(100)?.offset(), place);
+/// # Ok::<(), consort::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Pool {
     group: Group,
@@ -60,6 +70,15 @@ impl Pool {
 
     /// A part of it: `len` elements on every rank, which hold what was left there. Every rank has to
     /// call it, with the same type and length.
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let pool = group.pool(1 << 16)?;
+    /// let part = pool.symmetric::<i32>(8)?;
+    /// part.local()?.fill(0);
+    /// part.barrier(0)?;
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Group::symmetric`]; when the pool has no room left; and when ranks have not asked for

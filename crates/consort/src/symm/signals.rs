@@ -12,6 +12,16 @@ impl<T: Plain> Symmetric<T> {
     /// Sends a signal to a rank. What this rank has put before is there when it is waited for.
     /// Never waits.
     ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let memory = group.symmetric::<u8>(0)?;
+    /// memory.put_signal(0, 3)?;
+    /// memory.put_signal(0, 3)?;
+    /// memory.wait_signal(0, 3)?;
+    /// assert_eq!(memory.signals(0, 3)?, 1);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When there is no such rank or channel.
     #[inline]
@@ -23,6 +33,18 @@ impl<T: Plain> Symmetric<T> {
     }
 
     /// Waits for a signal from a rank, and takes it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let memory = group.symmetric::<u8>(0)?;
+    /// let early = memory.within(Duration::from_millis(5)).wait_signal(0, 0);
+    /// assert_eq!(early.unwrap_err().kind(), consort::ErrorKind::Deadline);
+    /// memory.put_signal(0, 0)?;
+    /// memory.wait_signal(0, 0)?;
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Late`] at the deadline: no signal is lost, and it can be waited for again.
@@ -56,6 +78,17 @@ impl<T: Plain> Symmetric<T> {
 
     /// Waits until every rank has come to the same barrier of a channel. What each has put before
     /// is there for all. It is no call of the group, and does not take signals.
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let memory = group.symmetric::<u64>(1)?;
+    /// memory.put(memory.rank(), 0, &[17])?;
+    /// memory.barrier(0)?;
+    /// for rank in 0..memory.world() as u32 {
+    ///     assert_eq!(memory.peer(rank)?[0], 17);
+    /// }
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Late`] at the deadline, [`Error::PeerLost`] when a rank is gone,

@@ -12,6 +12,18 @@ use crate::error::Result;
 use crate::job::Known;
 
 /// What is known of a call that is done.
+///
+/// ```
+/// use std::sync::mpsc;
+///
+/// let group = consort::Builder::new().rank(0).world(1).init()?;
+/// let (tell, told) = mpsc::channel();
+/// group.barrier_async()?.on_done(move |call| drop(tell.send(call.clone())));
+/// let call = told.recv().expect("it is told even if nobody waits");
+/// assert_eq!((call.operation, call.number, call.error), ("barrier", 1, None));
+/// println!("waited {:?} for its turn", call.started - call.called);
+/// # Ok::<(), consort::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Completion {
