@@ -1,5 +1,5 @@
-//! Sleep for one thread that waits for many things at once: steps of several boards, and whatever
-//! other threads of its process have for it.
+//! Sleep for one thread that waits for many things at once: steps of several boards, messages of
+//! several groups, and whatever other threads of its process have for it.
 
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
@@ -7,8 +7,9 @@ use std::time::Duration;
 use rustix::thread::futex;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-use crate::board::Watch;
-use crate::word::{Word, doze};
+use crate::board;
+use crate::ring::Bell;
+use crate::word::Word;
 
 /// Rouses a thread of this process.
 ///
@@ -23,7 +24,7 @@ use crate::word::{Word, doze};
 /// let alert = Alert::new();
 /// let heard = alert.rings();
 /// alert.ring();
-/// alert.doze(heard, &[], Duration::from_secs(600)); // Returns at once.
+/// alert.doze(heard, &[], || false, Duration::from_secs(600)); // Returns at once.
 /// ```
 #[derive(Debug, Default)]
 pub struct Alert {
@@ -47,18 +48,38 @@ impl Alert {
         self.rings.read()
     }
 
-    /// Sleeps until it is rung more often than was `heard`, or a watched step is posted, or the
-    /// limit passes, or for no reason.
-    pub fn doze(&self, heard: u32, watches: &[Watch], limit: Duration) {
-        if watches.is_empty() {
-            return doze(&self.rings, &self.sleepers, |rings| rings != heard, limit);
-        }
+    /// Sleeps until it is rung more often than was `heard`, or something happens to what is
+    /// watched, or the limit passes, or for no reason; but not if `look` finds what is waited for.
+    pub fn doze(
+        &self,
+        heard: u32,
+        watches: &[Watch],
+        look: impl FnOnce() -> bool,
+        limit: Duration,
+    ) {
         let rung = Rung { alert: self, heard };
-        let others = watches.iter().map(|watch| watch as &dyn Sleepers);
-        doze_on_any(
-            &std::iter::once(&rung as &dyn Sleepers).chain(others).collect::<Vec<_>>(),
-            limit,
-        );
+        let watched = watches.iter().map(Watch::sleepers);
+        let words: Vec<_> = std::iter::once(&rung as &dyn Sleepers).chain(watched).collect();
+        doze_on_any(&words, look, limit);
+    }
+}
+
+/// One of the things to [sleep on](Alert::doze).
+#[derive(Debug)]
+pub enum Watch {
+    /// A step that a rank has yet to post.
+    Step(board::Watch),
+    /// The bell of a rank's messages. It is rung only for those who sleep, so what happened before
+    /// they did they have to look for.
+    Bell(Bell),
+}
+
+impl Watch {
+    fn sleepers(&self) -> &dyn Sleepers {
+        match self {
+            Self::Step(step) => step,
+            Self::Bell(bell) => bell,
+        }
     }
 }
 
@@ -101,12 +122,13 @@ fn ring<W: Word>(rings: &W, sleepers: &W) {
     }
 }
 
-/// The protocol of [`doze`], for several words.
-fn doze_on_any(words: &[&dyn Sleepers], limit: Duration) {
+/// The protocol of [`doze`](crate::word::doze), for several words.
+fn doze_on_any(words: &[&dyn Sleepers], look: impl FnOnce() -> bool, limit: Duration) {
     words.iter().for_each(|it| it.sleepers().add(1));
     AtomicU32::fence();
+    // Read before looking: what is done after the look changes them.
     let seen: Vec<u32> = words.iter().map(|it| it.word().read()).collect();
-    if !words.iter().zip(&seen).any(|(it, &value)| it.is_there(value)) {
+    if !words.iter().zip(&seen).any(|(it, &value)| it.is_there(value)) && !look() {
         sleep_on_any(words, &seen, limit);
     }
     words.iter().for_each(|it| it.sleepers().add(1_u32.wrapping_neg()));
@@ -115,6 +137,9 @@ fn doze_on_any(words: &[&dyn Sleepers], limit: Duration) {
 /// Where the system cannot wait for several words, or not for so many, the sleep is on the first
 /// and short.
 fn sleep_on_any(words: &[&dyn Sleepers], seen: &[u32], limit: Duration) {
+    if let [only] = words {
+        return only.word().sleep(seen[0], limit);
+    }
     let waits: Vec<futex::Wait> =
         words.iter().zip(seen).take(MOST).map(|(it, &value)| wait_for(it.word(), value)).collect();
     let limit = if words.len() > MOST { limit.min(NAP) } else { limit };
@@ -156,8 +181,10 @@ mod tests {
     use super::*;
     use crate::arena::{Arena, Piece};
     use crate::board::{Board, Header};
+    use crate::ring::Rings;
     use crate::view::Source;
     use crate::wait::Patience;
+    use crate::word::doze;
     use crate::word::model::{ModelWord, model};
 
     #[test]
@@ -207,7 +234,8 @@ mod tests {
                 thread::sleep(Duration::from_millis(20));
                 end(&alert, &mut other);
             });
-            alert.doze(heard, &[far.watch(1, 1), one.watch(1, 1)], LONG);
+            let steps = [far.watch(1, 1), one.watch(1, 1)].map(Watch::Step);
+            alert.doze(heard, &steps, || false, LONG);
         });
         begun.elapsed()
     }
@@ -241,7 +269,27 @@ mod tests {
         other.post(1, Header { digest: 0, window: None }, Source::from(&[][..]));
         let alert = Alert::new();
         let begun = Instant::now();
-        alert.doze(alert.rings(), &[one.watch(1, 1)], LONG);
+        alert.doze(alert.rings(), &[Watch::Step(one.watch(1, 1))], || false, LONG);
+        assert!(begun.elapsed() < LONG / 2);
+    }
+
+    #[test]
+    fn a_bell_ends_a_sleep_on_several_things() {
+        let arena = Arena::create(1 << 20).unwrap();
+        let block = arena.alloc(Rings::block_bytes(1), Board::BYTES).unwrap();
+        let bell = || Rings::new(0, &[(arena.clone(), block.offset())]).unwrap().bells.remove(0);
+        let ((one, ..), alert) = (boards(), Alert::new());
+        let watches = [Watch::Step(one.watch(1, 1)), Watch::Bell(bell())];
+        let begun = Instant::now();
+        thread::scope(|scope| {
+            let asleep = || {
+                // A bell is rung only for those who count already.
+                scope.spawn(|| bell().ring());
+                false
+            };
+            alert.doze(alert.rings(), &watches, asleep, LONG);
+        });
+        alert.doze(alert.rings(), &watches, || true, LONG);
         assert!(begun.elapsed() < LONG / 2);
     }
 
@@ -250,7 +298,8 @@ mod tests {
         let (one, ..) = boards();
         let alert = Alert::new();
         let begun = Instant::now();
-        alert.doze(alert.rings(), &[one.watch(1, 1)], Duration::from_millis(5));
+        let soon = Duration::from_millis(5);
+        alert.doze(alert.rings(), &[Watch::Step(one.watch(1, 1))], || false, soon);
         assert!(begun.elapsed() < LONG / 2);
     }
 

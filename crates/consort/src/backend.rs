@@ -11,6 +11,7 @@ use consort_sys::dtype::{Dtype, ReduceOp};
 pub(crate) use self::fake::Fake;
 pub(crate) use self::host::Host;
 use crate::call::{Call, Operation};
+use crate::delivery::Delivery;
 use crate::error::Result;
 use crate::group::Rank;
 use crate::job::Job;
@@ -23,6 +24,12 @@ use crate::p2p::{Incoming, Outgoing};
 /// the caller's thread when it returns; through [`submit`](Self::submit) with memory of their own,
 /// to be done later. Calls from both are carried out in the order in which they come. They were
 /// checked: a backend can rely on sizes that fit and on ranks that exist.
+///
+/// Messages have two doors of their own, [`exchange`](Self::exchange) and
+/// [`submit_message`](Self::submit_message). They neither wait for calls nor keep them waiting. Of
+/// those with the same sender, receiver and tag none overtakes another, whichever door they came
+/// through: they are received in the order in which they were sent, by the calls that receive them
+/// in the order in which those were made.
 pub trait Backend: Send + Sync + fmt::Debug {
     /// What it is called.
     fn name(&self) -> &'static str;
@@ -52,8 +59,13 @@ pub trait Backend: Send + Sync + fmt::Debug {
         timeout: Duration,
     ) -> Result<Option<Rank>>;
 
-    /// Ends the group: calls that are being carried out and all later ones fail, if possible on all
-    /// ranks. Never waits for long.
+    /// Takes a message to be sent or received later, and returns at once. What came of it is said by
+    /// [finishing](Delivery::finish) the delivery. Messages that wait for other ranks do not wait
+    /// for each other, except to keep their order.
+    fn submit_message(&self, delivery: Delivery);
+
+    /// Ends the group: calls and messages that are being carried out and all later ones fail, if
+    /// possible on all ranks. Never waits for long.
     fn abort(&self, reason: &str);
 
     /// How many calls came in.
@@ -62,6 +74,10 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// Has this thread carry out calls that were submitted, up to this one, if nobody has begun
     /// with them: it waits for that one anyway.
     fn help(&self, _number: u64) {}
+
+    /// Has this thread see to messages that were submitted until `is_done`, which says whether one
+    /// of them is: it waits for that one anyway. May return earlier.
+    fn help_with_messages(&self, _is_done: &dyn Fn() -> bool) {}
 }
 
 /// How a call is to be carried out.

@@ -11,9 +11,10 @@ use self::ticket::{Mark, Place};
 pub use self::ticket::{Ticket, Tickets};
 use crate::buffer::{Buffer, Input};
 use crate::call::Call;
+use crate::commission::{Known, Settle};
 use crate::error::{Error, Result};
 use crate::group::{Group, Rank};
-use crate::job::{Errand, Job, Known, Lists};
+use crate::job::{Errand, Job, Lists};
 use crate::owned::{self, GivesBack, with_buffers};
 use crate::work::{Completion, Failed, Outcome, Work};
 
@@ -216,6 +217,10 @@ impl<R: Tickets> Errand for Batch<R> {
     fn call<'a>(&'a mut self, index: usize, lists: &'a mut Lists<'a>) -> Call<'a> {
         self.parts[index].call(lists)
     }
+}
+
+impl<R: Tickets> Settle for Batch<R> {
+    type Gain = ();
 
     fn announce(&mut self, completion: &Completion) {
         self.parts.drain(..).for_each(Part::give_back);

@@ -18,5 +18,5 @@ mod verdict;
 
 pub(crate) use self::lane::{Lane, Neighbour, Place};
 pub(crate) use self::lookout::Lookout;
-pub(crate) use self::post::{Exchange, Post};
+pub(crate) use self::post::{Courier, Exchange, Post};
 pub(crate) use self::queue::Queue;

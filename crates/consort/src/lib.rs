@@ -40,6 +40,8 @@ mod call;
 mod card;
 mod coalesced;
 mod collectives;
+mod commission;
+mod delivery;
 pub mod duration;
 mod engine;
 mod environment;
@@ -64,6 +66,7 @@ pub use consort_store::{Deadline, Error as StoreError, ErrorKind, Secret, Store,
 pub use consort_sys::dtype::{Complex32, Complex64, Dtype, Element, F8E4m3, F8E5m2, ReduceOp};
 pub use consort_sys::host::HostId;
 pub use consort_sys::view::{Source, Target};
+pub use delivery::{Delivery, Message, OwnedMessage};
 pub use environment::VARIABLES;
 pub use error::{Error, Result};
 pub use group::{Group, Member, Rank};

@@ -7,9 +7,10 @@ use consort_sys::view::{Source, Target};
 
 use crate::buffer::{Buffer, Input};
 use crate::call::{Call, Inputs, Outputs};
+use crate::commission::{Known, Settle};
 use crate::error::{Error, Result};
 use crate::group::Rank;
-use crate::job::{Errand, Known, Lists, OwnedCall};
+use crate::job::{Errand, Lists, OwnedCall};
 use crate::work::{Completion, Failed, Outcome};
 
 /// Buffers, and the call to be made with them.
@@ -87,6 +88,10 @@ impl<C: GivesBack> Errand for Single<C> {
     fn call<'a>(&'a mut self, _index: usize, lists: &'a mut Lists<'a>) -> Call<'a> {
         self.call.call(lists)
     }
+}
+
+impl<C: GivesBack> Settle for Single<C> {
+    type Gain = ();
 
     fn announce(&mut self, completion: &Completion) {
         self.outcome.announce(completion);

@@ -1,5 +1,8 @@
 //! Messages from one rank to another.
 
+mod asynchronous;
+pub(crate) mod letter;
+
 use std::fmt;
 
 use consort_sys::dtype::{Dtype, Element};
@@ -72,7 +75,8 @@ pub struct Incoming<'a> {
 /// fits there is sent at once, whether or not somebody waits for it, and takes its bytes in whole
 /// lines of 64, with one line for the envelope. A longer one flows through while it is received. So
 /// two ranks that both send much before they receive wait for each other in vain:
-/// [`send_recv`](Group::send_recv) does both at once. While a rank waits for a message, it puts away
+/// [`send_recv`](Group::send_recv) does both at once, and [`send_async`](Group::send_async) does not
+/// wait. While a rank waits for a message, it puts away
 /// what else comes from the same rank, in memory of its own. What a rank sends to itself is put
 /// away at once.
 ///

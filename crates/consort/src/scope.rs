@@ -9,6 +9,8 @@ use consort_sys::lend::{Lender, lending};
 use crate::error::Result;
 use crate::group::{Group, Rank};
 use crate::owned::{self, GivesBack};
+use crate::p2p::Tag;
+use crate::p2p::letter::{FromRank, ToRank};
 use crate::work::Work;
 
 /// # Scopes
@@ -204,10 +206,43 @@ impl<'scope> Scope<'scope, '_> {
         self.start(owned::all_to_all(self.lender.lend(input), self.lender.lend_mut(output)))
     }
 
-    fn start(&self, call: impl GivesBack) -> Result<()> {
-        let work = self.group.start(call)?;
-        self.works.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(work));
+    /// As [`Group::send`].
+    ///
+    /// # Errors
+    /// When there is no such rank.
+    pub fn send<T: Element>(
+        &self,
+        data: &'scope [T],
+        to: impl Into<Rank>,
+        tag: impl Into<Tag>,
+    ) -> Result<()> {
+        let data = self.lender.lend(data);
+        self.keep(self.group.deliver(ToRank { data, to: to.into(), tag: tag.into() })?);
         Ok(())
+    }
+
+    /// As [`Group::recv`].
+    ///
+    /// # Errors
+    /// When there is no such rank.
+    pub fn recv<T: Element>(
+        &self,
+        buffer: &'scope mut [T],
+        from: impl Into<Rank>,
+        tag: impl Into<Tag>,
+    ) -> Result<()> {
+        let buffer = self.lender.lend_mut(buffer);
+        self.keep(self.group.deliver(FromRank { buffer, from: from.into(), tag: tag.into() })?);
+        Ok(())
+    }
+
+    fn start(&self, call: impl GivesBack) -> Result<()> {
+        self.keep(self.group.start(call)?);
+        Ok(())
+    }
+
+    fn keep(&self, work: impl Join + 'static) {
+        self.works.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(work));
     }
 
     /// Waits for all of them. The first error counts.
@@ -228,7 +263,7 @@ trait Join: Send {
     fn join(self: Box<Self>) -> Result<()>;
 }
 
-impl<B: Send> Join for Work<B> {
+impl<T: Send, B: Send> Join for Work<T, B> {
     fn join(self: Box<Self>) -> Result<()> {
         self.wait()?;
         Ok(())

@@ -15,7 +15,8 @@ use crate::error::{Error, Result};
 pub use self::outcome::Completion;
 pub(crate) use self::outcome::Outcome;
 
-/// An asynchronous call on its way, which gives back what it owns when it is done.
+/// An asynchronous call on its way, which gives back what it owns when it is done: a `T` if it
+/// succeeded, and its buffers `B` if it failed. Most give the same in both cases.
 ///
 /// It can be [waited](Self::wait) for, asked [whether it is done](Self::is_done), or awaited: it is
 /// a plain [`Future`], for any executor. Works can be waited for in any order.
@@ -57,16 +58,16 @@ pub(crate) use self::outcome::Outcome;
 /// # }
 /// ```
 #[must_use = "the buffers come back from `wait`; to let the call go on unattended, drop the work"]
-pub struct Work<B> {
-    outcome: Arc<Outcome<B>>,
+pub struct Work<T, B = T> {
+    outcome: Arc<Outcome<T, B>>,
     backend: Arc<dyn Backend>,
     operation: &'static str,
     number: u64,
 }
 
-impl<B> Work<B> {
+impl<T, B> Work<T, B> {
     pub(crate) fn new(
-        outcome: Arc<Outcome<B>>,
+        outcome: Arc<Outcome<T, B>>,
         backend: Arc<dyn Backend>,
         operation: &'static str,
         number: u64,
@@ -74,16 +75,19 @@ impl<B> Work<B> {
         Self { outcome, backend, operation, number }
     }
 
-    /// Waits until the call is done. If nobody has begun with it, this thread carries it out.
+    /// Waits until the call is done. If nobody has begun with it, this thread carries it out; if it
+    /// is a message, this thread sees to it and to the group's other messages meanwhile.
     ///
     /// The time it may take is the group's [timeout](crate::Group::timeout), counted from when the
     /// call was made; when it has passed, the group ends, as in any other call.
     ///
     /// # Errors
     /// Why the call failed, with the buffers. What is in them then is not specified.
-    pub fn wait(self) -> Result<B, Failed<B>> {
-        if !self.outcome.is_known() {
-            self.backend.help(self.number);
+    pub fn wait(self) -> Result<T, Failed<B>> {
+        match self.number {
+            _ if self.is_done() => {}
+            0 => self.backend.help_with_messages(&|| self.is_done()),
+            number => self.backend.help(number),
         }
         self.outcome.wait()
     }
@@ -107,7 +111,7 @@ impl<B> Work<B> {
     ///
     /// # Errors
     /// The work itself, if the call is not done by then. The call goes on.
-    pub fn wait_until(self, until: Deadline) -> Result<Result<B, Failed<B>>, Self> {
+    pub fn wait_until(self, until: Deadline) -> Result<Result<T, Failed<B>>, Self> {
         self.outcome.wait_until(until).ok_or(self)
     }
 
@@ -126,7 +130,7 @@ impl<B> Work<B> {
     }
 
     /// Which of the group's calls it is, from 1. Of several that are carried out as one it is the
-    /// first.
+    /// first. A message is none of them: 0.
     ///
     /// ```
     /// # let group = consort::Builder::new().rank(0).world(1).init()?;
@@ -139,7 +143,7 @@ impl<B> Work<B> {
         self.number
     }
 
-    /// What the call does: `all_reduce` and so on.
+    /// What the call does: `all_reduce`, `send` and so on.
     pub fn operation(&self) -> &'static str {
         self.operation
     }
@@ -165,8 +169,8 @@ impl<B> Work<B> {
     }
 }
 
-impl<B> Future for Work<B> {
-    type Output = Result<B, Failed<B>>;
+impl<T, B> Future for Work<T, B> {
+    type Output = Result<T, Failed<B>>;
 
     /// # Panics
     /// When it is polled again after it was ready.
@@ -175,16 +179,19 @@ impl<B> Future for Work<B> {
     }
 }
 
-impl<B> fmt::Debug for Work<B> {
+impl<T, B> fmt::Debug for Work<T, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = if self.is_done() { "done" } else { "on its way" };
-        write!(f, "call {}, {}, {state}", self.number, self.operation)
+        match self.number {
+            0 => write!(f, "{}, {state}", self.operation),
+            number => write!(f, "call {number}, {}, {state}", self.operation),
+        }
     }
 }
 
 /// What beginning a call gives: its work, or the error of a call that makes no sense, with its
 /// buffers.
-pub type Begun<B> = Result<Work<B>, Failed<B>>;
+pub type Begun<T, B = T> = Result<Work<T, B>, Failed<B>>;
 
 /// Why a call failed, with the buffers that it owned.
 ///

@@ -1,8 +1,10 @@
 //! What a rank sleeps on until somebody has done something for it.
 
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use super::block::Block;
+use crate::alert::Sleepers;
 use crate::word::Word;
 
 /// A rank's bell. It is rung by whoever has written to a ring for that rank or read from one of its
@@ -37,6 +39,22 @@ impl Bell {
     /// Whether its rank has said so. What it has sent was sent before.
     pub fn has_left(&self) -> bool {
         self.block.left().read() != 0
+    }
+}
+
+/// For those who sleep on other things too, and look at what is in the rings between reading the
+/// word and sleeping.
+impl Sleepers for Bell {
+    fn word(&self) -> &AtomicU32 {
+        self.block.bell()
+    }
+
+    fn sleepers(&self) -> &AtomicU32 {
+        self.block.sleepers()
+    }
+
+    fn is_there(&self, _value: u32) -> bool {
+        false
     }
 }
 

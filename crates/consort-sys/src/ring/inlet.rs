@@ -56,7 +56,7 @@ impl Inlet {
     }
 
     /// Copies what has arrived of the front message to where it belongs in a target as long as the
-    /// message.
+    /// message, but no more at once than a ring holds.
     ///
     /// # Errors
     /// When what the writer wrote makes no sense.
@@ -102,7 +102,8 @@ impl Inlet {
             self.advance(1);
             progress = Progress::Moved;
         }
-        while front.taken < total {
+        let enough = total.min(front.taken + Rings::BYTES);
+        while front.taken < enough {
             let ready = self.reader.ready(self.block.head(self.me))? as usize;
             if ready == 0 {
                 return Ok(progress);
@@ -115,7 +116,7 @@ impl Inlet {
             self.advance(bytes.div_ceil(LINE));
             progress = Progress::Moved;
         }
-        Ok(Progress::Done)
+        Ok(if front.taken == total { Progress::Done } else { progress })
     }
 
     fn advance(&mut self, lines: usize) {

@@ -21,20 +21,18 @@ pub struct Outlet {
     number: u32,
 }
 
-/// A message on its way into a ring.
+/// How far a message has come on its way into a ring.
 #[derive(Debug)]
-pub struct Sending<'a> {
+pub struct Sending {
     envelope: Envelope,
-    data: Source<'a>,
     begun: bool,
     sent: usize,
 }
 
-impl<'a> Sending<'a> {
+impl Sending {
     /// A message that has not begun.
-    pub fn new(tag: u32, kind: u8, data: Source<'a>) -> Self {
-        let envelope = Envelope { bytes: data.len(), tag, kind };
-        Self { envelope, data, begun: false, sent: 0 }
+    pub fn new(envelope: Envelope) -> Self {
+        Self { envelope, begun: false, sent: 0 }
     }
 
     /// Whether some of it is in the ring, so that the rest has to follow.
@@ -44,7 +42,7 @@ impl<'a> Sending<'a> {
 
     /// How many lines are to come.
     fn lines_left(&self) -> u32 {
-        let lines = (self.data.len() - self.sent).div_ceil(LINE);
+        let lines = (self.envelope.bytes - self.sent).div_ceil(LINE);
         u32::try_from(lines).unwrap_or(u32::MAX).saturating_add(u32::from(!self.begun))
     }
 }
@@ -55,21 +53,28 @@ impl Outlet {
         Self { block, to, bell, ring: None, writer, number: 0 }
     }
 
-    /// Writes as much of a message as there is room for. A message that has begun has to be done
-    /// before another one begins.
+    /// Writes as much of a message as there is room for, but no more at once than a ring holds: who
+    /// sees to several messages is not kept by one whose reader is as fast. `data` is the message,
+    /// as long as its envelope says. A message that has begun has to be done before another one
+    /// begins.
     ///
     /// # Errors
     /// When there is no memory for the ring, or what the reader wrote makes no sense.
-    pub fn go_on(&mut self, message: &mut Sending<'_>) -> Result<Progress, RingError> {
+    pub fn go_on(
+        &mut self,
+        message: &mut Sending,
+        data: Source<'_>,
+    ) -> Result<Progress, RingError> {
         self.open()?;
+        let enough = message.sent + Rings::BYTES;
         let mut progress = Progress::Stuck;
-        while progress != Progress::Done {
+        while progress != Progress::Done && message.sent < enough {
             let tail = self.block.tail(self.to);
             let room = self.writer.room(tail, message.lines_left().min(CHUNK))?.min(CHUNK);
             if room == 0 {
                 break;
             }
-            let lines = self.write(message, room);
+            let lines = self.write(message, data, room);
             self.writer.publish(self.block.head(self.to), lines);
             self.bell.ring();
             let done = message.lines_left() == 0;
@@ -78,9 +83,9 @@ impl Outlet {
         Ok(progress)
     }
 
-    /// Leaves the messages that were sent to whoever has yet to receive them.
-    pub fn abandon(self) {
-        if let Some(ring) = self.ring {
+    /// Leaves the messages that were sent to whoever has yet to receive them. No more are sent.
+    pub fn abandon(&mut self) {
+        if let Some(ring) = self.ring.take() {
             ring.abandon();
         }
     }
@@ -95,15 +100,15 @@ impl Outlet {
     }
 
     /// Writes what fits into so many lines, at least one, and says into how many it went.
-    fn write(&mut self, message: &mut Sending<'_>, room: u32) -> u32 {
+    fn write(&mut self, message: &mut Sending, data: Source<'_>, room: u32) -> u32 {
         let mut lines = 0;
         if !message.begun {
             message.begun = true;
-            self.write_envelope(message);
+            self.write_envelope(message, data);
             lines = 1;
         }
-        let bytes = (message.data.len() - message.sent).min((room - lines) as usize * LINE);
-        let data = message.data.slice(message.sent..message.sent + bytes);
+        let bytes = (message.envelope.bytes - message.sent).min((room - lines) as usize * LINE);
+        let data = data.slice(message.sent..message.sent + bytes);
         let start = self.writer.place(lines) * LINE;
         let until_end = bytes.min(Rings::BYTES - start);
         self.bytes(start, until_end).copy_from(data.slice(0..until_end));
@@ -115,13 +120,13 @@ impl Outlet {
     }
 
     /// Writes the envelope, and all of the message if it is small.
-    fn write_envelope(&mut self, message: &mut Sending<'_>) {
+    fn write_envelope(&mut self, message: &mut Sending, data: Source<'_>) {
         let line = self.bytes(self.writer.place(0) * LINE, LINE);
         let envelope = message.envelope.to_bytes(self.number);
         line.slice(0..envelope.len()).copy_from((&envelope[..]).into());
         if message.envelope.is_alone() {
-            line.slice(envelope.len()..envelope.len() + message.data.len()).copy_from(message.data);
-            message.sent = message.data.len();
+            line.slice(envelope.len()..envelope.len() + data.len()).copy_from(data);
+            message.sent = data.len();
         }
         self.number = self.number.wrapping_add(1);
     }

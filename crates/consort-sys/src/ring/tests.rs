@@ -23,10 +23,10 @@ fn messages_of_all_sizes_arrive_as_they_were_sent() {
         .collect();
     for (tag, size) in (0..).zip(sizes) {
         let data = coded(tag, size);
-        let mut message = Sending::new(tag, 3, (&data[..]).into());
+        let mut message = sending(tag, 3, &data);
         let mut target = vec![0; size];
         loop {
-            let sent = one.outlets[1].go_on(&mut message).unwrap();
+            let sent = one.outlets[1].go_on(&mut message, (&data[..]).into()).unwrap();
             let envelope = other.inlets[0].front().unwrap().expect("its beginning has arrived");
             assert_eq!(envelope, Envelope { bytes: size, tag, kind: 3 });
             let taken = other.inlets[0].take(Target::from(&mut target[..])).unwrap();
@@ -41,12 +41,33 @@ fn messages_of_all_sizes_arrive_as_they_were_sent() {
 }
 
 #[test]
+fn no_more_is_moved_at_once_than_a_ring_holds() {
+    let (mut one, mut other) = pair();
+    let (data, mut target) = (coded(1, 5 * Rings::BYTES), vec![0; 5 * Rings::BYTES]);
+    let mut message = sending(1, 0, &data);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            while other.inlets[0].take(Target::from(&mut target[..])).unwrap() != Progress::Done {
+                std::thread::yield_now();
+            }
+        });
+        let mut goes = 1;
+        while one.outlets[1].go_on(&mut message, (&data[..]).into()).unwrap() != Progress::Done {
+            goes += 1;
+        }
+        reader.join().unwrap();
+        assert!(goes >= 5, "{goes}");
+    });
+    assert!(target == data);
+}
+
+#[test]
 fn a_ring_holds_small_messages_until_it_is_full() {
     let (mut one, mut other) = pair();
     for round in 0..3 {
         let held = (0..)
             .take_while(|&tag| {
-                let sent = one.outlets[1].go_on(&mut Sending::new(tag, 0, (&[7][..]).into()));
+                let sent = one.outlets[1].go_on(&mut sending(tag, 0, &[7]), (&[7][..]).into());
                 sent.unwrap() == Progress::Done
             })
             .count();
@@ -61,9 +82,10 @@ fn a_ring_holds_small_messages_until_it_is_full() {
 #[test]
 fn what_is_left_in_a_ring_is_there_after_its_writer_has_gone() {
     let (mut one, mut other) = pair();
-    one.outlets[1].go_on(&mut Sending::new(5, 0, (&[1, 2, 3][..]).into())).unwrap();
+    let data = [1, 2, 3];
+    one.outlets[1].go_on(&mut sending(5, 0, &data), (&data[..]).into()).unwrap();
     one.bells[0].leave();
-    one.outlets.into_iter().for_each(Outlet::abandon);
+    one.outlets.iter_mut().for_each(Outlet::abandon);
     assert!(other.bells[0].has_left() && !other.bells[1].has_left());
     let mut target = [0; 3];
     assert_eq!(other.inlets[0].take(Target::from(&mut target[..])).unwrap(), Progress::Done);
@@ -78,12 +100,12 @@ fn two_threads_stream_to_each_other_and_sleep_in_between() {
         let peer = 1 - me;
         for (tag, size) in (0..).zip(sizes.into_iter().cycle().take(200)) {
             let (data, mut target) = (coded(tag, size), vec![0; size]);
-            let mut message = Sending::new(tag, 0, (&data[..]).into());
+            let mut message = sending(tag, 0, &data);
             let (mut sent, mut taken) = (Progress::Stuck, Progress::Stuck);
             let Rings { outlets, inlets, bells } = &mut rings;
             let mut go_on = || {
                 if sent != Progress::Done {
-                    sent = outlets[peer].go_on(&mut message).unwrap();
+                    sent = outlets[peer].go_on(&mut message, (&data[..]).into()).unwrap();
                 }
                 if taken != Progress::Done {
                     taken = inlets[peer].take(Target::from(&mut target[..])).unwrap();
@@ -96,7 +118,7 @@ fn two_threads_stream_to_each_other_and_sleep_in_between() {
             assert!(target == data, "{size} bytes differ");
         }
         // The other may still read.
-        rings.outlets.into_iter().for_each(Outlet::abandon);
+        rings.outlets.iter_mut().for_each(Outlet::abandon);
     };
     std::thread::scope(|scope| {
         scope.spawn(|| rank(0, one));
@@ -112,7 +134,7 @@ fn envelopes_that_cannot_be_are_refused() {
     ];
     for (at, bytes, complaint) in damage {
         let (mut one, mut other) = pair();
-        one.outlets[1].go_on(&mut Sending::new(0, 0, (&[7][..]).into())).unwrap();
+        one.outlets[1].go_on(&mut sending(0, 0, &[7]), (&[7][..]).into()).unwrap();
         let block = &one.bells[0].block;
         let ring = block.place(1).load(Ordering::Relaxed) as usize;
         block.arena().view(ring + at, bytes.len()).unwrap().copy_from(bytes.into());
@@ -124,7 +146,7 @@ fn envelopes_that_cannot_be_are_refused() {
 #[test]
 fn a_ring_that_is_nowhere_is_refused() {
     let (mut one, mut other) = pair();
-    one.outlets[1].go_on(&mut Sending::new(0, 0, (&[7][..]).into())).unwrap();
+    one.outlets[1].go_on(&mut sending(0, 0, &[7]), (&[7][..]).into()).unwrap();
     one.bells[0].block.place(1).store(u64::MAX - 63, Ordering::Relaxed);
     let error = other.inlets[0].front().unwrap_err().to_string();
     assert!(error.contains("there is no ring at"), "{error}");
@@ -141,9 +163,9 @@ proptest! {
         let (mut one, mut other) = pair();
         let messages: Vec<Vec<u8>> =
             (0..).zip(&sizes).map(|(tag, &size)| coded(tag, size)).collect();
-        let mut going: VecDeque<Sending<'_>> = (0..)
+        let mut going: VecDeque<(Sending, &[u8])> = (0..)
             .zip(&messages)
-            .map(|(tag, data)| Sending::new(tag, tag as u8, (&data[..]).into()))
+            .map(|(tag, data)| (sending(tag, tag as u8, data), &data[..]))
             .collect();
         let mut received: Vec<Option<Vec<u8>>> = Vec::new();
         let mut target = None;
@@ -151,8 +173,8 @@ proptest! {
         let mut stuck = true;
         while received.len() < messages.len() {
             let (send, skip) = rhythm.next().unwrap();
-            if let Some(message) = going.front_mut().filter(|_| send || stuck)
-                && one.outlets[1].go_on(message).unwrap() == Progress::Done
+            if let Some((message, data)) = going.front_mut().filter(|_| send || stuck)
+                && one.outlets[1].go_on(message, (*data).into()).unwrap() == Progress::Done
             {
                 going.pop_front();
             }
@@ -175,6 +197,11 @@ proptest! {
         }
         prop_assert_eq!(other.inlets[0].front().unwrap(), None);
     }
+}
+
+/// A message before it is sent.
+fn sending(tag: u32, kind: u8, data: &[u8]) -> Sending {
+    Sending::new(Envelope { bytes: data.len(), tag, kind })
 }
 
 /// Two ranks, each with an arena of its own that the other has mapped.

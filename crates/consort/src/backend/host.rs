@@ -9,7 +9,8 @@ use consort_sys::wait::Patience;
 
 use super::{Backend, Capabilities, Terms};
 use crate::call::{Call, Operation};
-use crate::engine::{Exchange, Lane, Post, Queue};
+use crate::delivery::Delivery;
+use crate::engine::{Courier, Exchange, Lane, Post, Queue};
 use crate::error::Result;
 use crate::group::{Job as Membership, Rank};
 use crate::job::Job;
@@ -19,21 +20,17 @@ use crate::p2p::{Incoming, Outgoing};
 #[derive(Debug)]
 pub(crate) struct Host {
     queue: Arc<Queue>,
-    /// `None` when it is being left: then it belongs to the queue alone.
-    post: Option<Arc<Post>>,
+    post: Arc<Post>,
+    courier: Arc<Courier>,
     membership: Arc<Membership>,
 }
 
 impl Host {
     /// Of the group that has this lane. `patience` is how the progress thread waits.
     pub(crate) fn new(lane: Lane, patience: Patience, membership: Arc<Membership>) -> Self {
-        let post = Some(lane.post().clone());
-        Self { queue: Queue::new(lane, patience), post, membership }
-    }
-
-    #[inline]
-    fn post(&self) -> &Post {
-        self.post.as_ref().expect("nobody has let go of the group")
+        let post = lane.post().clone();
+        let courier = Courier::new(post.clone(), patience);
+        Self { queue: Queue::new(lane, patience), post, courier, membership }
     }
 }
 
@@ -62,13 +59,17 @@ impl Backend for Host {
         incoming: Option<Incoming<'_>>,
         timeout: Duration,
     ) -> Result<Option<Rank>> {
-        let from = self.post().carry_out(Exchange::new(outgoing, incoming), timeout)?;
+        let from = self.post.carry_out(Exchange::new(outgoing, incoming), timeout)?;
         Ok(from.map(|rank| Rank(rank as u32)))
+    }
+
+    fn submit_message(&self, delivery: Delivery) {
+        self.courier.submit(delivery);
     }
 
     fn abort(&self, reason: &str) {
         self.queue.abort(reason);
-        self.post().ring_all();
+        self.post.ring_all();
     }
 
     fn calls(&self) -> u64 {
@@ -78,12 +79,15 @@ impl Backend for Host {
     fn help(&self, number: u64) {
         self.queue.help(number);
     }
+
+    fn help_with_messages(&self, is_done: &dyn Fn() -> bool) {
+        self.courier.help(is_done);
+    }
 }
 
 impl Drop for Host {
     fn drop(&mut self) {
-        self.post = None;
-        self.queue.close(self.membership.clone());
+        self.courier.close(&self.queue, &self.membership);
     }
 }
 

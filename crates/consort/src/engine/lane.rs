@@ -404,9 +404,7 @@ impl Lane {
     pub(crate) fn abandon(self) {
         self.board_piece.abandon();
         self.ground.abandon();
-        if let Some(post) = Arc::into_inner(self.post) {
-            post.abandon();
-        }
+        self.post.abandon();
     }
 
     /// Ends the group by this rank's own will.

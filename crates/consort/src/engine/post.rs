@@ -9,7 +9,11 @@
 //! and collectives go on beside it. Whoever waits sleeps on its rank's one bell, which other ranks
 //! ring when they have written or read, and threads of the same rank when they have put something
 //! away or come to the end of a message.
+//!
+//! What is sent and received in the background is seen to by the [`Courier`], who makes sure that
+//! it stays in its order, and keeps to the same rules.
 
+mod courier;
 mod exchange;
 mod inbox;
 mod outbox;
@@ -22,16 +26,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use consort_sys::arena::{Arena, Piece};
-use consort_sys::ring::{Bell, Envelope, Progress, Rings};
+use consort_sys::ring::{Bell, Progress, RingError, Rings};
 use consort_sys::wait::Patience;
 
+pub(crate) use self::courier::Courier;
 pub(crate) use self::exchange::Exchange;
-use self::exchange::{Arrival, Departure};
+use self::exchange::{Arrival, envelope};
 use self::inbox::Inbox;
-use self::outbox::Outbox;
+use self::outbox::{Dispatch, Outbox};
 use self::trouble::Patient;
 use super::lookout::Lookout;
 use crate::error::Result;
+use crate::p2p::Outgoing;
 
 /// A rank's messages to and from the others of a group.
 #[derive(Debug)]
@@ -45,7 +51,8 @@ pub(crate) struct Post {
     /// Who is asked first when a message may come from any.
     next: Mutex<usize>,
     patience: Mutex<Patience>,
-    block: Piece,
+    /// `None` when it was left to others.
+    block: Mutex<Option<Piece>>,
 }
 
 impl Post {
@@ -69,7 +76,7 @@ impl Post {
             bells,
             next: Mutex::new(0),
             patience: Mutex::new(patience),
-            block,
+            block: Mutex::new(Some(block)),
         })
     }
 
@@ -92,11 +99,7 @@ impl Post {
         while progress != Progress::Done {
             progress = self.wait(&mut exchange, &mut patient)?;
         }
-        let Some(arrival) = &exchange.arrival else { return Ok(None) };
-        match arrival.refused() {
-            None => Ok(arrival.source()),
-            Some(sent) => Err(self.refusal(arrival, sent)),
-        }
+        exchange.arrival.map_or(Ok(None), |arrival| self.outcome(&arrival))
     }
 
     /// Lets all who wait look at once whether the group has failed.
@@ -110,18 +113,20 @@ impl Post {
         self.ring_all();
     }
 
-    /// Leaves what was sent to those who have yet to receive it.
-    pub(crate) fn abandon(self) {
-        self.block.abandon();
-        for outbox in self.outboxes {
-            outbox.into_inner().unwrap_or_else(PoisonError::into_inner).abandon();
-        }
+    /// Leaves what was sent to those who have yet to receive it. No more is sent.
+    pub(crate) fn abandon(&self) {
+        lock(&self.block).take().into_iter().for_each(Piece::abandon);
+        self.outboxes.iter().for_each(|outbox| lock(outbox).abandon());
     }
 
     /// Does what can be done without waiting.
     fn go_on(&self, exchange: &mut Exchange<'_>) -> Result<Progress> {
         let sent = match &mut exchange.departure {
-            Some(departure) if !departure.done => self.send(departure)?,
+            Some(departure) if !departure.done => {
+                let progress = self.send(departure.message, &mut departure.dispatch)?;
+                departure.done = progress == Progress::Done;
+                progress
+            }
             _ => Progress::Done,
         };
         let received = match &mut exchange.arrival {
@@ -135,27 +140,17 @@ impl Post {
         })
     }
 
-    fn send(&self, departure: &mut Departure<'_>) -> Result<Progress> {
-        let Departure { message, sending, done } = departure;
+    fn send(&self, message: Outgoing<'_>, dispatch: &mut Dispatch) -> Result<Progress> {
         let to = message.to.index();
-        let progress = if to == self.me {
-            let (bytes, tag) = (message.data.len(), message.tag.get());
-            let envelope = Envelope { bytes, tag, kind: message.dtype.code() };
-            let mut inbox = lock(&self.inboxes[to]);
-            inbox.put(envelope, message.data).map(|()| (Progress::Done, inbox.take_news()))
-        } else {
-            let mut outbox = lock(&self.outboxes[to]);
-            outbox.go_on(sending).map(|progress| (progress, outbox.take_news()))
-        };
-        let (progress, news) = progress.map_err(|error| self.ring_failed(to, error))?;
-        *done = progress == Progress::Done;
-        if news {
-            self.bells[self.me].ring();
+        if to == self.me {
+            let put = |inbox: &mut Inbox| inbox.put(envelope(&message), message.data);
+            return self.with(&self.inboxes, to, put).map(|()| Progress::Done);
         }
-        Ok(progress)
+        self.with(&self.outboxes, to, |outbox| outbox.go_on(dispatch, message.data))
     }
 
     fn receive(&self, arrival: &mut Arrival<'_>) -> Result<Progress> {
+        arrival.look_again();
         if let Some(from) = arrival.source() {
             return self.receive_from(from, arrival);
         }
@@ -175,14 +170,34 @@ impl Post {
     }
 
     fn receive_from(&self, from: usize, arrival: &mut Arrival<'_>) -> Result<Progress> {
-        let mut inbox = lock(&self.inboxes[from]);
-        let progress = inbox.go_on(arrival);
-        let news = inbox.take_news();
-        drop(inbox);
+        self.with(&self.inboxes, from, |inbox| inbox.go_on(arrival))
+    }
+
+    /// What came of a message that has ended.
+    fn outcome(&self, arrival: &Arrival<'_>) -> Result<Option<usize>> {
+        match arrival.refused() {
+            None => Ok(arrival.source()),
+            Some(sent) => Err(self.refusal(arrival, sent)),
+        }
+    }
+
+    /// Does something with what goes to a rank or comes from it, and has the threads of this one
+    /// look again if there is something to see.
+    #[inline]
+    fn with<B: News, R>(
+        &self,
+        boxes: &[Mutex<B>],
+        rank: usize,
+        act: impl FnOnce(&mut B) -> Result<R, RingError>,
+    ) -> Result<R> {
+        let mut guard = lock(&boxes[rank]);
+        let done = act(&mut guard);
+        let news = guard.take_news();
+        drop(guard);
         if news {
             self.bells[self.me].ring();
         }
-        progress.map_err(|error| self.ring_failed(from, error))
+        done.map_err(|error| self.ring_failed(rank, error))
     }
 
     /// Waits until something moves.
@@ -201,14 +216,21 @@ impl Post {
         let doze = |limit| self.bells[self.me].doze(look, limit);
         let waited = patience.wait(look, doze, || self.check(&exchange.borrow(), patient));
         *lock(&self.patience) = patience;
-        if let Err(stuck) = waited
-            // It may have come with somebody's last breath, or in the last moment.
-            && !look()
-        {
-            return Err(self.give_up(&exchange.borrow(), patient, stuck));
+        match waited {
+            // It may have come with somebody's last breath, or in the last moment, or only now be
+            // behind another.
+            Err(stuck) if !look() && self.check(&exchange.borrow(), patient).is_err() => {
+                Err(self.give_up(&exchange.borrow(), patient.waited(), stuck))
+            }
+            _ => found.into_inner(),
         }
-        found.into_inner()
     }
+}
+
+/// What threads wait for, and may have to look at again.
+trait News {
+    /// Whether there is something to see since this was asked last.
+    fn take_news(&mut self) -> bool;
 }
 
 fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {

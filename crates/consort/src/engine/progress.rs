@@ -1,9 +1,12 @@
-//! The one thread of this process that carries out asynchronous calls.
+//! The one thread of this process that carries out asynchronous calls and messages.
 //!
-//! It is started by the first asynchronous call and ends with the last group that made one. It goes
-//! on with one call of each group in turn, as far as each can: a group whose ranks have not come
-//! does not keep the others waiting, so ranks may begin calls of different groups in different
-//! orders. When all of them wait it does as [`Patience`] says. With nothing to do it sleeps.
+//! It is started by the first of them and ends with the last group that made one. It goes on with
+//! one call of each group in turn, and with the messages of each, as far as each can: a group whose
+//! ranks have not come does not keep the others waiting, so ranks may begin calls of different
+//! groups in different orders, and neither do a group's calls and its messages wait for each other.
+//! When all of them wait it does as [`Patience`] says. With nothing to do it sleeps.
+
+mod task;
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -15,10 +18,11 @@ use std::time::{Duration, Instant};
 use consort_sys::alert::Alert;
 use consort_sys::wait::Patience;
 
-use super::queue::{Carried, Queue};
+use self::task::Task;
+pub(super) use self::task::{Charge, Went};
 use crate::group::Job as Membership;
 
-/// Makes sure that the thread is there, for one more queue.
+/// Makes sure that the thread is there, for one more group's calls or messages.
 ///
 /// # Errors
 /// When the system gives no more threads.
@@ -32,7 +36,7 @@ pub(super) fn serve() -> io::Result<()> {
     Ok(())
 }
 
-/// For one queue less. After the last one the thread ends.
+/// For one less. After the last one the thread ends.
 pub(super) fn stop_serving() {
     let mut office = office();
     office.served -= 1;
@@ -50,17 +54,17 @@ pub(super) fn let_go(membership: Arc<Membership>) {
     ALERT.ring();
 }
 
-/// Has the thread see to a queue.
-pub(super) fn attend(queue: Arc<Queue>) {
-    office().inbox.push(queue);
+/// Has the thread see to something.
+pub(super) fn attend(charge: Charge) {
+    office().inbox.push(charge);
     ALERT.ring();
 }
 
 #[derive(Debug)]
 struct Office {
-    /// Queues that have something to do.
-    inbox: Vec<Arc<Queue>>,
-    /// How many queues the thread is there for.
+    /// What it has yet to see to.
+    inbox: Vec<Charge>,
+    /// For how many groups' calls and messages the thread is there.
     served: usize,
     /// A thread of an earlier shift has to go.
     shift: u64,
@@ -85,13 +89,13 @@ fn work(shift: u64) {
         match let_go {
             None => tasks.go_on(heard),
             Some(_) if is_over => return,
-            Some(let_go) if let_go.is_empty() => ALERT.doze(heard, &[], IDLE),
+            Some(let_go) if let_go.is_empty() => ALERT.doze(heard, &[], || false, IDLE),
             Some(let_go) => drop(let_go),
         }
     }
 }
 
-/// The queues that have something to do.
+/// All that there is to do.
 struct Tasks {
     tasks: Vec<Task>,
     patience: Patience,
@@ -104,11 +108,11 @@ impl Tasks {
         Self { tasks: Vec::new(), patience, looked_round: Instant::now() }
     }
 
-    fn add(&mut self, queues: Vec<Arc<Queue>>) {
-        if let (true, Some(first)) = (self.tasks.is_empty(), queues.first()) {
+    fn add(&mut self, charges: Vec<Charge>) {
+        if let (true, Some(first)) = (self.tasks.is_empty(), charges.first()) {
             self.patience = first.patience();
         }
-        self.tasks.extend(queues.into_iter().map(|queue| Task { queue, carried: None }));
+        self.tasks.extend(charges.into_iter().map(Task::new));
     }
 
     fn is_empty(&self) -> bool {
@@ -122,13 +126,12 @@ impl Tasks {
         }
         let mut patience = self.patience;
         let all = RefCell::new(&mut *self);
+        let look = || ALERT.rings() != heard || all.borrow_mut().any_moves();
         let gone_on: Result<(), Infallible> = patience.wait(
-            || ALERT.rings() != heard || all.borrow_mut().any_moves(),
+            look,
             |limit| {
-                let all = all.borrow();
-                let carried = all.tasks.iter().filter_map(|task| task.carried.as_ref());
-                let watches: Vec<_> = carried.filter_map(|it| it.notes().take_watch()).collect();
-                ALERT.doze(heard, &watches, limit);
+                let watches: Vec<_> = all.borrow().tasks.iter().filter_map(Task::watch).collect();
+                ALERT.doze(heard, &watches, look, limit);
             },
             || {
                 all.borrow_mut().look_round();
@@ -142,11 +145,7 @@ impl Tasks {
     /// Has every call look whether to go on waiting.
     fn look_round(&mut self) {
         self.looked_round = Instant::now();
-        for Task { queue, carried } in &self.tasks {
-            if let Some(carried) = carried {
-                carried.notes().look_round(carried.deadline().min(queue.patience_of_others()));
-            }
-        }
+        self.tasks.iter().for_each(Task::look_round);
     }
 
     fn any_moves(&mut self) -> bool {
@@ -169,40 +168,11 @@ impl Tasks {
     }
 }
 
-/// A queue, and its call on its way.
-struct Task {
-    queue: Arc<Queue>,
-    carried: Option<Carried>,
-}
-
-enum Went {
-    Nowhere,
-    Further,
-    ToTheEnd,
-}
-
-impl Task {
-    fn go_on(&mut self) -> Went {
-        let carried = match &mut self.carried {
-            Some(carried) => carried,
-            none => match self.queue.next() {
-                Some((held, job)) => none.insert(Carried::new(held, job)),
-                None => return Went::ToTheEnd,
-            },
-        };
-        if carried.go_on() {
-            self.carried = None;
-            return Went::Further;
-        }
-        if carried.notes().take_moved() { Went::Further } else { Went::Nowhere }
-    }
-}
-
 static OFFICE: Mutex<Office> =
     Mutex::new(Office { inbox: Vec::new(), served: 0, shift: 0, let_go: Vec::new() });
 static ALERT: Alert = Alert::new();
 
-/// A call that never has to sleep looks round as often as one that does.
-const LOOK_ROUND: Duration = Duration::from_millis(20);
+/// Who never has to sleep looks round as often as one who does.
+pub(super) const LOOK_ROUND: Duration = Duration::from_millis(20);
 /// It is rung for when there is something to do.
 const IDLE: Duration = Duration::from_secs(3600);

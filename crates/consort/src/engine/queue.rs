@@ -24,7 +24,7 @@ use consort_sys::wait::Patience;
 use self::held::Held;
 pub(crate) use self::held::{Carried, carry_out_here};
 use super::lane::Lane;
-use super::progress;
+use super::progress::{self, Charge};
 use crate::backend::Terms;
 use crate::call::Call;
 use crate::error::{Error, Result};
@@ -107,7 +107,7 @@ impl Queue {
         let attended = std::mem::replace(&mut desk.attended, true);
         drop(desk);
         if !attended {
-            progress::attend(self.clone());
+            progress::attend(Charge::Calls(self.clone()));
         }
         number
     }
@@ -208,7 +208,7 @@ impl Queue {
         if !desk.jobs.is_empty() {
             if !std::mem::replace(&mut desk.attended, true) {
                 drop(desk);
-                progress::attend(self.clone());
+                progress::attend(Charge::Calls(self.clone()));
             }
         } else if let Some(membership) = desk.orphaned.take() {
             progress::let_go(membership.clone());

@@ -8,8 +8,8 @@ use std::time::Instant;
 use consort_store::Deadline;
 
 use super::Failed;
+use crate::commission::Known;
 use crate::error::Result;
-use crate::job::Known;
 
 /// What is known of a call that is done.
 ///
@@ -30,7 +30,7 @@ pub struct Completion {
     /// What it did: `all_reduce` and so on, or `coalesced`.
     pub operation: &'static str,
     /// Which of the group's calls it was, from 1; the first of several that were carried out as
-    /// one.
+    /// one; 0 for a message, which is none of them.
     pub number: u64,
     /// When it was made.
     pub called: Instant,
@@ -46,26 +46,26 @@ pub struct Completion {
 pub(crate) type Hook = Box<dyn FnOnce(&Completion) + Send>;
 
 /// What came of a call, once it is known.
-pub(crate) struct Outcome<B> {
-    state: Mutex<State<B>>,
+pub(crate) struct Outcome<T, B = T> {
+    state: Mutex<State<T, B>>,
     known: Condvar,
 }
 
-struct State<B> {
-    result: Option<Result<B, Failed<B>>>,
+struct State<T, B> {
+    result: Option<Result<T, Failed<B>>>,
     completion: Option<Completion>,
     hooks: Vec<Hook>,
     waker: Option<Waker>,
 }
 
-impl<B> Default for Outcome<B> {
+impl<T, B> Default for Outcome<T, B> {
     fn default() -> Self {
         let state = State { result: None, completion: None, hooks: Vec::new(), waker: None };
         Self { state: Mutex::new(state), known: Condvar::new() }
     }
 }
 
-impl<B> Outcome<B> {
+impl<T, B> Outcome<T, B> {
     /// Calls the hooks, even those that are added meanwhile.
     pub(crate) fn announce(&self, completion: &Completion) {
         loop {
@@ -78,7 +78,7 @@ impl<B> Outcome<B> {
     }
 
     /// Makes it known.
-    pub(crate) fn settle(&self, result: Result<B, Failed<B>>, completion: Completion) {
+    pub(crate) fn settle(&self, result: Result<T, Failed<B>>, completion: Completion) {
         let mut state = self.lock();
         state.result = Some(result);
         state.completion = Some(completion);
@@ -88,12 +88,12 @@ impl<B> Outcome<B> {
         self.lock().completion.is_some()
     }
 
-    pub(crate) fn wait(&self) -> Result<B, Failed<B>> {
+    pub(crate) fn wait(&self) -> Result<T, Failed<B>> {
         self.wait_until(Deadline::never()).expect("there is no limit")
     }
 
     /// `None` if it is not known by then.
-    pub(crate) fn wait_until(&self, until: Deadline) -> Option<Result<B, Failed<B>>> {
+    pub(crate) fn wait_until(&self, until: Deadline) -> Option<Result<T, Failed<B>>> {
         let mut state = self.lock();
         loop {
             if let Some(result) = state.result.take() {
@@ -110,7 +110,7 @@ impl<B> Outcome<B> {
         }
     }
 
-    pub(crate) fn poll(&self, context: &mut Context<'_>) -> Poll<Result<B, Failed<B>>> {
+    pub(crate) fn poll(&self, context: &mut Context<'_>) -> Poll<Result<T, Failed<B>>> {
         let mut state = self.lock();
         assert!(
             state.completion.is_none() || state.result.is_some(),
@@ -139,12 +139,12 @@ impl<B> Outcome<B> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<B>> {
+    fn lock(&self) -> MutexGuard<'_, State<T, B>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<B: Send> Known for Outcome<B> {
+impl<T: Send, B: Send> Known for Outcome<T, B> {
     fn wake(&self) {
         let mut state = self.lock();
         let (waker, completion) = (state.waker.take(), state.completion.clone());

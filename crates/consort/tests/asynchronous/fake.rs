@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use consort::{
-    Backend, Call, Capabilities, Dtype, Error, Group, Incoming, Job, Lists, Operation, Outgoing,
-    Rank, ReduceOp, Result, Terms,
+    Backend, Call, Capabilities, Delivery, Dtype, Error, Group, Incoming, Job, Lists, Message,
+    Operation, Outgoing, Rank, ReduceOp, Result, Terms,
 };
 
 use crate::meet::alone;
@@ -88,7 +88,13 @@ fn a_fake_group_has_parts_and_asynchronous_calls() {
     assert_eq!(untouched, [4]);
     assert!(part.send(&[1_u8], 2, 0).is_err());
 
+    assert_eq!(part.send_async(vec![1_u8; 5], 0, 3).unwrap().wait().unwrap(), [1; 5]);
+    assert_eq!(part.recv_async(vec![4_u8], 0, 3).unwrap().wait().unwrap(), [4]);
+    assert_eq!(part.recv_any_async(vec![4_u8], 3).unwrap().wait().unwrap(), (vec![4], part.rank()));
+    assert_eq!(part.recv_async(vec![4_u8], 2, 3).unwrap_err().buffer, [4]);
+
     part.abort("enough");
+    assert_eq!(part.recv_any_async(vec![4_u8], 3).unwrap().wait().unwrap_err().buffer, [4]);
     assert!(part.send(&[1_u8], 0, 0).is_err());
     let failed = part.all_reduce_async(vec![1_u8], ReduceOp::Sum).unwrap().wait().unwrap_err();
     assert_eq!(failed.buffer, [1]);
@@ -142,6 +148,14 @@ impl Backend for Noting {
         Ok(incoming.and_then(|message| message.from))
     }
 
+    fn submit_message(&self, mut delivery: Delivery) {
+        if let Message::In(message) = delivery.message() {
+            let from = message.from;
+            delivery.finish(Ok(from));
+        }
+        // What is dropped has failed.
+    }
+
     fn abort(&self, _reason: &str) {}
 
     fn calls(&self) -> u64 {
@@ -172,6 +186,10 @@ fn a_group_can_have_a_backend_of_somebody_else() {
         tag: 0.into(),
     };
     assert_eq!(group.exchange(None, Some(message)).unwrap(), Some(1.into()));
+    assert_eq!(group.recv_async(vec![5_u8], 1, 0).unwrap().wait().unwrap(), [5]);
+    let failed = group.send_async(vec![6_u8], 1, 0).unwrap().wait().unwrap_err();
+    assert!(matches!(failed.error, Error::Abandoned { operation: "send" }), "{failed}");
+    assert_eq!(failed.buffer, [6]);
     use Operation::{AllReduce, Barrier, Broadcast};
     assert_eq!(*noting.noted.lock().unwrap(), [Barrier, AllReduce, Broadcast, AllReduce]);
 }

@@ -3,9 +3,10 @@
 use std::fmt;
 
 use consort_sys::dtype::Dtype;
-use consort_sys::ring::{Envelope, Sending};
+use consort_sys::ring::Envelope;
 use consort_sys::view::Target;
 
+use super::outbox::Dispatch;
 use crate::p2p::{Incoming, Outgoing};
 
 /// What a thread wants, and how far it has come.
@@ -23,7 +24,7 @@ impl<'a> Exchange<'a> {
     /// Whether a message has begun to move and not ended: nobody else can go on with it.
     pub(super) fn is_under_way(&self) -> bool {
         let departing = self.departure.as_ref().filter(|departure| !departure.done);
-        departing.is_some_and(|departure| departure.sending.has_begun())
+        departing.is_some_and(|departure| departure.dispatch.has_begun())
             || self.arrival.as_ref().is_some_and(Arrival::has_begun)
     }
 }
@@ -56,14 +57,13 @@ impl fmt::Display for Exchange<'_> {
 #[derive(Debug)]
 pub(super) struct Departure<'a> {
     pub(super) message: Outgoing<'a>,
-    pub(super) sending: Sending<'a>,
+    pub(super) dispatch: Dispatch,
     pub(super) done: bool,
 }
 
 impl<'a> Departure<'a> {
     fn new(message: Outgoing<'a>) -> Self {
-        let sending = Sending::new(message.tag.get(), message.dtype.code(), message.data);
-        Self { message, sending, done: false }
+        Self { message, dispatch: Dispatch::new(envelope(&message)), done: false }
     }
 }
 
@@ -72,11 +72,12 @@ impl<'a> Departure<'a> {
 pub(super) struct Arrival<'a> {
     pub(super) message: Incoming<'a>,
     stage: Stage,
+    held_up: bool,
 }
 
 /// How far it has come. What does not fit where it is wanted is refused.
 #[derive(Clone, Copy, Debug)]
-enum Stage {
+pub(super) enum Stage {
     Awaited,
     Begun { from: usize, refused: Option<Envelope> },
     Ended { from: usize, refused: Option<Envelope> },
@@ -84,7 +85,16 @@ enum Stage {
 
 impl<'a> Arrival<'a> {
     fn new(message: Incoming<'a>) -> Self {
-        Self { message, stage: Stage::Awaited }
+        Self::at(Stage::Awaited, message)
+    }
+
+    /// A message that has come so far.
+    pub(super) fn at(stage: Stage, message: Incoming<'a>) -> Self {
+        Self { message, stage, held_up: false }
+    }
+
+    pub(super) fn stage(&self) -> Stage {
+        self.stage
     }
 
     pub(super) fn tag(&self) -> u32 {
@@ -128,11 +138,31 @@ impl<'a> Arrival<'a> {
         self.stage = Stage::Begun { from, refused: (!fits).then_some(envelope) };
     }
 
+    /// Notes that it waits for a message of others from the same rank, and not for the rank, until
+    /// somebody looks again.
+    pub(super) fn hold_up(&mut self) {
+        self.held_up = true;
+    }
+
+    pub(super) fn look_again(&mut self) {
+        self.held_up = false;
+    }
+
+    pub(super) fn is_held_up(&self) -> bool {
+        self.held_up
+    }
+
     pub(super) fn end(&mut self) {
         if let Stage::Begun { from, refused } = self.stage {
             self.stage = Stage::Ended { from, refused };
         }
     }
+}
+
+/// What a message says of itself.
+pub(super) fn envelope(message: &Outgoing<'_>) -> Envelope {
+    let Outgoing { dtype, data, tag, .. } = message;
+    Envelope { bytes: data.len(), tag: tag.get(), kind: dtype.code() }
 }
 
 /// Elements for people: `3 f32`.

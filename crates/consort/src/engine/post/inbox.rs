@@ -4,6 +4,11 @@
 //! So a message at the front that has another tag than the one wanted is put away, and the thread
 //! that wants it finds it there. Which thread puts it away makes no difference: whoever looks goes
 //! on with it.
+//!
+//! The [courier](super::courier) waits for messages with several tags at once. Those are bespoken:
+//! others leave them to it.
+
+mod look;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,6 +17,8 @@ use consort_sys::memory::Memory;
 use consort_sys::ring::{Envelope, Inlet, Progress, RingError};
 use consort_sys::view::{Source, Target};
 
+pub(super) use self::look::{Found, Looked, Wanted};
+use super::News;
 use super::exchange::Arrival;
 
 /// What has come from another rank, or from this one.
@@ -23,6 +30,8 @@ pub(super) struct Inbox {
     front: Front,
     /// Messages that came before somebody wanted them: by their tags, and the oldest first.
     early: BTreeMap<u32, VecDeque<Parcel>>,
+    /// How many messages the courier waits for, by their tags. Nobody else takes those.
+    bespoken: BTreeMap<u32, usize>,
     /// Whether threads that found nothing should look again.
     news: bool,
 }
@@ -47,44 +56,101 @@ struct Parcel {
 
 impl Inbox {
     pub(super) fn new(from: usize, inlet: Option<Inlet>) -> Self {
-        Self { from, inlet, front: Front::Untouched, early: BTreeMap::new(), news: false }
+        let (early, bespoken) = Default::default();
+        Self { from, inlet, front: Front::Untouched, early, bespoken, news: false }
     }
 
-    /// Receives what can be received now of the message that is wanted.
+    /// Receives what can be received now of the message that a thread wants. Those that the courier
+    /// was asked for with the same tag come first.
     pub(super) fn go_on(&mut self, arrival: &mut Arrival<'_>) -> Result<Progress, RingError> {
         if arrival.has_begun() {
             return self.take_front(arrival);
         }
+        if self.bespoken.contains_key(&arrival.tag()) {
+            arrival.hold_up();
+            return Ok(Progress::Stuck);
+        }
+        match self.look_for(Wanted::Tag(arrival.tag()))? {
+            Looked::Found(found) => self.take(found, arrival),
+            Looked::NotYet(progress) => Ok(progress),
+            Looked::Behind(progress) => {
+                arrival.hold_up();
+                Ok(progress)
+            }
+        }
+    }
+
+    /// Looks for a message that is wanted. What is before it at the front of the ring is put away,
+    /// unless somebody else takes it from there.
+    pub(super) fn look_for(&mut self, wanted: Wanted) -> Result<Looked, RingError> {
         let mut progress = Progress::Stuck;
         loop {
-            if let Some(parcel) = self.find_early(arrival.tag()) {
+            if let Some(tag) = self.find_early(wanted) {
+                return Ok(Looked::Found(Found::Early(tag)));
+            }
+            let Some(inlet) = &mut self.inlet else { return Ok(Looked::NotYet(progress)) };
+            match &mut self.front {
+                Front::Taken => return Ok(Looked::Behind(progress)),
+                Front::Untouched => {
+                    let Some(envelope) = inlet.front()? else {
+                        return Ok(Looked::NotYet(progress));
+                    };
+                    let bespoken = self.bespoken.contains_key(&envelope.tag);
+                    if wanted.is(envelope.tag, bespoken) {
+                        return Ok(Looked::Found(Found::Front(envelope)));
+                    }
+                    if bespoken {
+                        return Ok(Looked::Behind(progress));
+                    }
+                    self.front = Front::PutAway(Parcel::empty(envelope)?);
+                }
+                Front::PutAway(parcel) => {
+                    match inlet.take(Target::from(&mut parcel.data[..]))? {
+                        Progress::Done => self.keep_front(),
+                        Progress::Moved => return Ok(Looked::NotYet(Progress::Moved)),
+                        Progress::Stuck => return Ok(Looked::NotYet(progress)),
+                    }
+                    progress = Progress::Moved;
+                }
+            }
+        }
+    }
+
+    /// Receives what can be received now of a message that was found.
+    pub(super) fn take(
+        &mut self,
+        found: Found,
+        arrival: &mut Arrival<'_>,
+    ) -> Result<Progress, RingError> {
+        match found {
+            Found::Early(tag) => {
+                let parcel = self.take_early(tag);
                 arrival.begin(self.from, parcel.envelope);
                 if let Some(target) = arrival.target() {
                     target.copy_from((&parcel.data[..]).into());
                 }
                 arrival.end();
-                return Ok(Progress::Done);
+                Ok(Progress::Done)
             }
-            let Some(inlet) = &mut self.inlet else { return Ok(progress) };
-            match &mut self.front {
-                Front::Taken => return Ok(progress),
-                Front::Untouched => match inlet.front()? {
-                    None => return Ok(progress),
-                    Some(envelope) if envelope.tag == arrival.tag() => {
-                        arrival.begin(self.from, envelope);
-                        self.front = Front::Taken;
-                        return self.take_front(arrival);
-                    }
-                    Some(envelope) => self.front = Front::PutAway(Parcel::empty(envelope)?),
-                },
-                Front::PutAway(parcel) => {
-                    match inlet.take(Target::from(&mut parcel.data[..]))? {
-                        Progress::Done => self.keep_front(),
-                        Progress::Moved => return Ok(Progress::Moved),
-                        Progress::Stuck => return Ok(progress),
-                    }
-                    progress = Progress::Moved;
-                }
+            Found::Front(envelope) => {
+                arrival.begin(self.from, envelope);
+                self.front = Front::Taken;
+                self.take_front(arrival)
+            }
+        }
+    }
+
+    /// Takes notice that the courier waits for a message with a tag.
+    pub(super) fn bespeak(&mut self, tag: u32) {
+        *self.bespoken.entry(tag).or_default() += 1;
+    }
+
+    /// Takes notice that the courier waits for one message less with a tag.
+    pub(super) fn release(&mut self, tag: u32) {
+        if let Some(count) = self.bespoken.get_mut(&tag) {
+            *count -= 1;
+            if *count == 0 {
+                self.bespoken.remove(&tag);
             }
         }
     }
@@ -95,10 +161,6 @@ impl Inbox {
         Target::from(&mut parcel.data[..]).copy_from(data);
         self.keep(parcel);
         Ok(())
-    }
-
-    pub(super) fn take_news(&mut self) -> bool {
-        std::mem::take(&mut self.news)
     }
 
     /// Goes on with a message that has begun to arrive where it was wanted, or to be refused.
@@ -116,9 +178,19 @@ impl Inbox {
         Ok(progress)
     }
 
-    fn find_early(&mut self, tag: u32) -> Option<Parcel> {
-        let parcels = self.early.get_mut(&tag)?;
-        let parcel = parcels.pop_front();
+    /// The tag of a message that was put away and is wanted.
+    fn find_early(&self, wanted: Wanted) -> Option<u32> {
+        match wanted {
+            Wanted::Tag(tag) => self.early.contains_key(&tag).then_some(tag),
+            Wanted::Bespoken => {
+                self.early.keys().find(|tag| self.bespoken.contains_key(tag)).copied()
+            }
+        }
+    }
+
+    fn take_early(&mut self, tag: u32) -> Parcel {
+        let parcels = self.early.get_mut(&tag).expect("a message with this tag was found");
+        let parcel = parcels.pop_front().expect("nobody keeps an empty list");
         if parcels.is_empty() {
             self.early.remove(&tag);
         }
@@ -134,6 +206,12 @@ impl Inbox {
     fn keep(&mut self, parcel: Parcel) {
         self.early.entry(parcel.envelope.tag).or_default().push_back(parcel);
         self.news = true;
+    }
+}
+
+impl News for Inbox {
+    fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.news)
     }
 }
 

@@ -1,6 +1,9 @@
 //! What goes to one rank.
 
-use consort_sys::ring::{Outlet, Progress, RingError, Sending};
+use consort_sys::ring::{Envelope, Outlet, Progress, RingError, Sending};
+use consort_sys::view::Source;
+
+use super::News;
 
 /// The ring to another rank, which several threads may want to use.
 #[derive(Debug)]
@@ -8,34 +11,84 @@ pub(super) struct Outbox {
     outlet: Outlet,
     /// Whether a message has begun to go and its thread has yet to send the rest.
     busy: bool,
-    /// Whether threads that found it busy should look again.
+    /// How many messages the courier was given.
+    given: u64,
+    /// How many of them, from the first one on, need not be waited for any more.
+    passed: u64,
+    /// Whether threads that had to wait should look again.
     news: bool,
+}
+
+/// How far a message has come on its way to another rank.
+#[derive(Debug)]
+pub(super) struct Dispatch {
+    sending: Sending,
+    /// How many of the courier's messages go before it: those that it was given before. `None` if
+    /// nobody has looked so far.
+    behind: Option<u64>,
+    held_up: bool,
+}
+
+impl Dispatch {
+    pub(super) fn new(envelope: Envelope) -> Self {
+        Self { sending: Sending::new(envelope), behind: None, held_up: false }
+    }
+
+    pub(super) fn has_begun(&self) -> bool {
+        self.sending.has_begun()
+    }
+
+    /// Whether it waits for another message to the same rank, and not for the rank.
+    pub(super) fn is_held_up(&self) -> bool {
+        self.held_up
+    }
 }
 
 impl Outbox {
     pub(super) fn new(outlet: Outlet) -> Self {
-        Self { outlet, busy: false, news: false }
+        Self { outlet, busy: false, given: 0, passed: 0, news: false }
     }
 
-    /// Sends what can be sent of a message now: nothing while another one is on its way.
-    pub(super) fn go_on(&mut self, message: &mut Sending<'_>) -> Result<Progress, RingError> {
-        if self.busy && !message.has_begun() {
+    /// Takes notice of a message that the courier was given.
+    pub(super) fn queue(&mut self, dispatch: &mut Dispatch) {
+        dispatch.behind = Some(self.given);
+        self.given += 1;
+    }
+
+    /// Takes notice of which of its messages the courier has to send next.
+    pub(super) fn let_pass(&mut self, next: Option<&Dispatch>) {
+        self.passed = next.and_then(|next| next.behind).unwrap_or(self.given);
+    }
+
+    /// Sends what can be sent of a message now: nothing while another one is on its way, or has to
+    /// go first.
+    pub(super) fn go_on(
+        &mut self,
+        dispatch: &mut Dispatch,
+        data: Source<'_>,
+    ) -> Result<Progress, RingError> {
+        let Dispatch { sending, behind, held_up } = dispatch;
+        let behind = *behind.get_or_insert(self.given);
+        *held_up = !sending.has_begun() && (self.busy || self.passed < behind);
+        if *held_up {
             return Ok(Progress::Stuck);
         }
-        let progress = self.outlet.go_on(message)?;
+        let progress = self.outlet.go_on(sending, data)?;
         if progress == Progress::Done {
             self.news |= std::mem::take(&mut self.busy);
         } else {
-            self.busy = message.has_begun();
+            self.busy = sending.has_begun();
         }
         Ok(progress)
     }
 
-    pub(super) fn take_news(&mut self) -> bool {
-        std::mem::take(&mut self.news)
-    }
-
-    pub(super) fn abandon(self) {
+    pub(super) fn abandon(&mut self) {
         self.outlet.abandon();
+    }
+}
+
+impl News for Outbox {
+    fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.news)
     }
 }

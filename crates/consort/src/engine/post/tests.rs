@@ -14,7 +14,7 @@ use crate::group::Rank;
 use crate::p2p::{Incoming, Outgoing, Tag};
 
 /// Ranks that share memory with each other, in one process.
-fn posts(world: usize) -> Vec<Post> {
+pub(super) fn posts(world: usize) -> Vec<Post> {
     let patience = Patience::for_ranks(world, 1);
     let arenas: Vec<Arena> = (0..world).map(|_| Arena::create(16 << 20).unwrap()).collect();
     let pieces = |bytes: usize| -> Vec<Piece> {

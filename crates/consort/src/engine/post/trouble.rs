@@ -6,7 +6,7 @@ use consort_sys::dtype::Dtype;
 use consort_sys::ring::{Envelope, RingError};
 
 use super::Post;
-use super::exchange::{Arrival, Exchange, contents};
+use super::exchange::{Arrival, Departure, Exchange, contents};
 use crate::error::Error;
 
 /// How long to wait, and since when.
@@ -21,10 +21,14 @@ impl Patient {
     pub(super) fn new(timeout: Duration) -> Self {
         Self { timeout, began: None }
     }
+
+    pub(super) fn waited(&self) -> Duration {
+        self.began.map_or(Duration::ZERO, |began| began.elapsed())
+    }
 }
 
 /// Why a wait is in vain.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Stuck {
     /// The group has ended.
     Told { by: usize, reason: String },
@@ -47,28 +51,38 @@ impl Post {
         if let Some((by, reason)) = self.lookout.halted_by() {
             return Err(Stuck::Told { by, reason });
         }
-        for ranks in self.awaited(exchange) {
-            let here: Vec<usize> =
-                ranks.iter().copied().filter(|&rank| !self.bells[rank].has_left()).collect();
-            if here.is_empty() {
-                return Err(Stuck::Left { ranks });
-            }
-            if let Some(rank) = here.into_iter().find(|&rank| self.lookout.is_dead(rank)) {
-                return Err(Stuck::Dead { rank });
+        for Awaited { ranks, held_up } in self.awaited(exchange) {
+            if !held_up {
+                self.check_ranks(ranks)?;
             }
         }
         if began.elapsed() >= patient.timeout { Err(Stuck::Late) } else { Ok(()) }
     }
 
+    /// Whether to wait on for ranks of which all have to be alive and one has to be there.
+    pub(super) fn check_ranks(&self, ranks: Vec<usize>) -> Result<(), Stuck> {
+        let is_here = |rank: &usize| !self.bells[*rank].has_left();
+        let here: Vec<usize> = ranks.iter().copied().filter(is_here).collect();
+        if here.is_empty() {
+            return Err(Stuck::Left { ranks });
+        }
+        match here.into_iter().find(|&rank| self.lookout.is_dead(rank)) {
+            Some(rank) => Err(Stuck::Dead { rank }),
+            None => Ok(()),
+        }
+    }
+
+    /// Those of whom one may send what anybody may.
+    pub(super) fn anybody(&self) -> Vec<usize> {
+        match self.bells.len() {
+            1 => vec![self.me],
+            world => (0..world).filter(|&rank| rank != self.me).collect(),
+        }
+    }
+
     /// What the caller is told when there is no use in waiting. The group goes on if it can: if
     /// nobody has died and no message was cut off.
-    pub(super) fn give_up(
-        &self,
-        exchange: &Exchange<'_>,
-        patient: &Patient,
-        stuck: Stuck,
-    ) -> Error {
-        let waited = patient.began.map_or(Duration::ZERO, |began| began.elapsed());
+    pub(super) fn give_up(&self, exchange: &Exchange<'_>, waited: Duration, stuck: Stuck) -> Error {
         // Messages are not counted among the group's calls.
         let (group, call, number) = (self.name.clone(), exchange.to_string(), 0);
         match stuck {
@@ -82,7 +96,8 @@ impl Post {
                 if exchange.is_under_way() {
                     self.halt(&format!("in {call} it gave up in the middle, after {waited:.1?}"));
                 }
-                let missing = numbers(self.awaited(exchange).concat());
+                let missing =
+                    self.awaited(exchange).flat_map(|awaited| numbers(awaited.ranks)).collect();
                 Error::Late { group, missing, call, number, waited }
             }
         }
@@ -119,24 +134,33 @@ impl Post {
         Error::Aborted { group: self.name.clone(), by: by as u32, reason }
     }
 
-    fn halt(&self, reason: &str) {
+    /// Ends the group.
+    pub(super) fn halt(&self, reason: &str) {
         self.lookout.halt(reason);
         self.ring_all();
     }
 
-    /// The ranks who have to do something. Of each list, all have to be alive, and at least one has
-    /// to be there.
-    fn awaited(&self, exchange: &Exchange<'_>) -> Vec<Vec<usize>> {
+    /// Who has to do something.
+    fn awaited(&self, exchange: &Exchange<'_>) -> impl Iterator<Item = Awaited> {
         let departure = exchange.departure.as_ref().filter(|departure| !departure.done);
         let arrival = exchange.arrival.as_ref().filter(|arrival| !arrival.has_ended());
-        let to = departure.map(|departure| vec![departure.message.to.index()]);
-        let from = arrival.map(|arrival| match arrival.source() {
-            Some(from) => vec![from],
-            None if self.bells.len() == 1 => vec![self.me],
-            None => (0..self.bells.len()).filter(|&rank| rank != self.me).collect(),
+        let to = departure.map(|Departure { message, dispatch, .. }| Awaited {
+            ranks: vec![message.to.index()],
+            held_up: dispatch.is_held_up(),
         });
-        to.into_iter().chain(from).collect()
+        let from = arrival.map(|arrival| Awaited {
+            ranks: arrival.source().map_or_else(|| self.anybody(), |from| vec![from]),
+            held_up: arrival.is_held_up(),
+        });
+        to.into_iter().chain(from)
     }
+}
+
+/// Ranks of whom all have to be alive, and at least one has to be there.
+struct Awaited {
+    ranks: Vec<usize>,
+    /// Whether something of this rank's own is waited for first: what they did may yet be found.
+    held_up: bool,
 }
 
 fn numbers(ranks: Vec<usize>) -> Vec<u32> {

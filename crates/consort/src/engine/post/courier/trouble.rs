@@ -1,0 +1,134 @@
+//! When messages do not move.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+
+use super::awaited::Sender;
+use super::desk::{Arriving, Departing, Desk, Went, undisturbed};
+use crate::delivery::{Delivery, Message};
+use crate::engine::post::Post;
+use crate::engine::post::exchange::{Arrival, Departure, Exchange, Stage};
+use crate::engine::post::trouble::Stuck;
+
+/// Those whom messages go to or come from.
+#[derive(Clone, Copy, Debug)]
+enum Party {
+    To(usize),
+    From(Sender),
+}
+
+impl Desk {
+    /// Gives up what there is no use in waiting for.
+    pub(super) fn look_round(&mut self, post: &Post) {
+        let halted = post.lookout.halted_by().map(|(by, reason)| Stuck::Told { by, reason });
+        let judge = |party| match &halted {
+            Some(told) => (party, told.clone()),
+            None => (party, post.check_ranks(ranks(post, party)).err().unwrap_or(Stuck::Late)),
+        };
+        let judged: Vec<(Party, Stuck)> = self.parties().into_iter().map(judge).collect();
+        if halted.is_none() {
+            // It may have come with somebody's last breath, or in the last moment.
+            self.go_on(post);
+        }
+        for (party, stuck) in judged {
+            let stuck = if self.is_premature(party, &stuck) { Stuck::Late } else { stuck };
+            match party {
+                Party::To(to) => self.give_up_sending(post, to, &stuck),
+                Party::From(sender) => self.give_up_receiving(post, sender, &stuck),
+            }
+        }
+    }
+
+    /// Whether more may be found of what a rank did before it left or died.
+    fn is_premature(&self, party: Party, stuck: &Stuck) -> bool {
+        let may_be_found = |&rank: &usize| match party {
+            Party::To(_) => self.to[rank] != Went::Nowhere,
+            Party::From(_) => self.from[rank] != Went::Nowhere,
+        };
+        match stuck {
+            Stuck::Dead { rank } => may_be_found(rank),
+            Stuck::Left { ranks } => ranks.iter().any(may_be_found),
+            Stuck::Told { .. } | Stuck::Late => false,
+        }
+    }
+
+    fn parties(&self) -> Vec<Party> {
+        let world = self.departing.len();
+        let receivers = (0..world).filter(|&to| !self.departing[to].is_empty()).map(Party::To);
+        let comes =
+            |&from: &usize| self.arriving[from].is_some() || self.awaited.is_awaited(Some(from));
+        let senders = (0..world).filter(comes).map(|from| Party::From(Some(from)));
+        let anybody = self.awaited.is_awaited(None).then_some(Party::From(None));
+        receivers.chain(senders).chain(anybody).collect()
+    }
+
+    fn give_up_sending(&mut self, post: &Post, to: usize, stuck: &Stuck) {
+        let moves = self.to[to] == Went::Further;
+        let ends = |it: &Departing| ends(&it.delivery, stuck, moves && it.dispatch.has_begun());
+        if !self.departing[to].iter().any(ends) {
+            return;
+        }
+        let all = std::mem::take(&mut self.departing[to]);
+        let (gone, rest): (VecDeque<_>, _) = all.into_iter().partition(ends);
+        self.departing[to] = rest;
+        for Departing { delivery, dispatch } in gone {
+            self.give_up(post, delivery, stuck, |message| {
+                let Message::Out(message) = message else { unreachable!("it was sent") };
+                let departure = Departure { message, dispatch, done: false };
+                Exchange { departure: Some(departure), arrival: None }
+            });
+        }
+        post.let_pass(to, self.departing[to].front().map(|next| &next.dispatch));
+    }
+
+    fn give_up_receiving(&mut self, post: &Post, sender: Sender, stuck: &Stuck) {
+        let arriving = sender.and_then(|from| {
+            let moves = self.from[from] == Went::Further;
+            self.arriving[from].take_if(|arriving| ends(&arriving.delivery, stuck, moves))
+        });
+        if let Some(Arriving { delivery, stage }) = arriving {
+            self.give_up_at(post, delivery, stage, stuck);
+        }
+        for (tag, delivery) in self.awaited.remove(sender, |delivery| ends(delivery, stuck, false))
+        {
+            post.release(sender, tag);
+            self.give_up_at(post, delivery, Stage::Awaited, stuck);
+        }
+    }
+
+    fn give_up_at(&mut self, post: &Post, delivery: Delivery, stage: Stage, stuck: &Stuck) {
+        self.give_up(post, delivery, stuck, |message| {
+            let Message::In(message) = message else { unreachable!("it was received") };
+            Exchange { departure: None, arrival: Some(Arrival::at(stage, message)) }
+        });
+    }
+
+    fn give_up(
+        &mut self,
+        post: &Post,
+        mut delivery: Delivery,
+        stuck: &Stuck,
+        exchange: impl FnOnce(Message<'_>) -> Exchange<'_>,
+    ) {
+        let waited = delivery.elapsed();
+        let given_up = undisturbed::<Infallible>(post, &mut delivery, |message| {
+            Err(post.give_up(&exchange(message), waited, stuck.clone()))
+        });
+        let Err(error) = given_up;
+        self.end(delivery, Err(error));
+    }
+}
+
+/// Those of whom all have to be alive and one has to be there.
+fn ranks(post: &Post, party: Party) -> Vec<usize> {
+    match party {
+        Party::To(rank) | Party::From(Some(rank)) => vec![rank],
+        Party::From(None) => post.anybody(),
+    }
+}
+
+/// Whether a message has to end because of what its ranks are stuck with. One that moves is not
+/// late.
+fn ends(delivery: &Delivery, stuck: &Stuck, moves: bool) -> bool {
+    !matches!(stuck, Stuck::Late) || (delivery.deadline().has_passed() && !moves)
+}
