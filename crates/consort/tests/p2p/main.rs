@@ -1,6 +1,7 @@
 //! Messages between real processes.
 #![allow(clippy::unwrap_used, reason = "a test ends with the first surprise")]
 
+mod background;
 mod exchange;
 mod failures;
 mod order;
