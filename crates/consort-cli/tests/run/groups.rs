@@ -36,6 +36,30 @@ fn the_first_program_that_computes_gives_every_rank_the_same() {
 }
 
 #[test]
+fn the_program_that_computes_meanwhile_gets_what_others_sent() {
+    let run = launch(&["-n", "3"], &[example("asynchronous")]).finish_cleanly();
+    assert_eq!(run.code, 0, "{run:?}");
+    for (rank, previous) in [(0, 2), (1, 0), (2, 1)] {
+        let line = format!(
+            "[{rank}] rank {rank}: average 1, series 1.645, weight 1, 30 samples, rank {previous} \
+             wrote"
+        );
+        assert!(run.stdout.contains(&line), "{line} in {run:?}");
+    }
+}
+
+#[test]
+fn the_program_with_symmetric_memory_finds_what_others_put_there() {
+    let run = launch(&["-n", "3"], &[example("symmetric")]).finish_cleanly();
+    assert_eq!(run.code, 0, "{run:?}");
+    for rank in 0..3 {
+        let found = "gathered [0, 10, 20], sums [0, 30, 60], highest 2";
+        let line = format!("[{rank}] rank {rank}: {found}");
+        assert!(run.stdout.contains(&line), "{line} in {run:?}");
+    }
+}
+
+#[test]
 fn ranks_know_who_they_are_and_who_the_others_are() {
     let program = program(|| {
         let group = consort::init().unwrap();
