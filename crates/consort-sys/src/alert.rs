@@ -277,7 +277,8 @@ mod tests {
     fn a_bell_ends_a_sleep_on_several_things() {
         let arena = Arena::create(1 << 20).unwrap();
         let block = arena.alloc(Rings::block_bytes(1), Board::BYTES).unwrap();
-        let bell = || Rings::new(0, &[(arena.clone(), block.offset())]).unwrap().bells.remove(0);
+        let bell =
+            || Rings::new(0, &[(arena.clone(), block.offset())], &[None]).unwrap().bells.remove(0);
         let ((one, ..), alert) = (boards(), Alert::new());
         let watches = [Watch::Step(one.watch(1, 1)), Watch::Bell(bell())];
         let begun = Instant::now();

@@ -12,7 +12,10 @@ mod outlet;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
+
 use crate::arena::{Arena, ArenaError};
+use crate::reach::Reach;
 
 pub use self::bell::Bell;
 use self::block::Block;
@@ -36,6 +39,10 @@ impl Rings {
     pub const BYTES: usize = 64 << 10;
     /// How much data fits into the envelope's line.
     pub const INLINE: usize = 40;
+    /// Messages of these lengths are fetched from where they are, if ranks can reach each other's
+    /// memory. Shorter ones are copied through the ring sooner than the system is asked; longer ones
+    /// are copied past the caches, which the system does not do.
+    pub const FETCHED: Range<usize> = 32 << 10..4 << 20;
 
     /// How many bytes of its arena each of `world` ranks gives, zero at first, on whole lines.
     pub const fn block_bytes(world: usize) -> usize {
@@ -43,14 +50,21 @@ impl Rings {
     }
 
     /// For the rank `me` of those whose blocks lie at these offsets of their arenas. `None` if one
-    /// does not.
-    pub fn new(me: usize, blocks: &[(Arena, usize)]) -> Option<Self> {
+    /// does not. `reaches` are the private memories of the others, which are reachable for all or
+    /// for none.
+    pub fn new(me: usize, blocks: &[(Arena, usize)], reaches: &[Option<Reach>]) -> Option<Self> {
         let world = blocks.len();
         let blocks: Vec<Block> =
             blocks.iter().map(|place| Block::new(place, world)).collect::<Option<_>>()?;
         Some(Self {
-            outlets: (0..world).map(|to| Outlet::new(&blocks[me], &blocks[to], to)).collect(),
-            inlets: blocks.iter().map(|from| Inlet::new(from, me)).collect(),
+            outlets: (0..world)
+                .map(|to| Outlet::new(&blocks[me], &blocks[to], to, reaches[to].is_some()))
+                .collect(),
+            inlets: blocks
+                .iter()
+                .zip(reaches)
+                .map(|(from, reach)| Inlet::new(from, me, *reach))
+                .collect(),
             bells: blocks.iter().map(Bell::new).collect(),
         })
     }

@@ -71,14 +71,13 @@ pub struct Incoming<'a> {
 /// count have to be the sender's; a message of another type or count is thrown away, and the
 /// receiver gets [`Error::MessageDiffers`], which says what came. The group goes on then.
 ///
-/// **Buffering.** Each rank has 64 KiB for messages on their way to each other rank. A message that
-/// fits there is sent at once, whether or not somebody waits for it, and takes its bytes in whole
-/// lines of 64, with one line for the envelope. A longer one flows through while it is received. So
-/// two ranks that both send much before they receive wait for each other in vain:
+/// **Buffering.** Each rank has 64 KiB for messages on their way to each other rank. A message of
+/// less than 32 KiB is sent at once if it fits there, whether or not somebody waits for it; it takes
+/// whole lines of 64 bytes, and one more for the envelope. A longer one is done when it was
+/// received. So two ranks that both send much before they receive wait for each other in vain:
 /// [`send_recv`](Group::send_recv) does both at once, and [`send_async`](Group::send_async) does not
-/// wait. While a rank waits for a message, it puts away
-/// what else comes from the same rank, in memory of its own. What a rank sends to itself is put
-/// away at once.
+/// wait. While a rank waits for a message, it puts away what else comes from the same rank, in
+/// memory of its own. What a rank sends to itself is put away at once.
 ///
 /// **Ends.** A call that reaches its [timeout](Group::within) before its message has begun to move
 /// has done nothing, and the group goes on. It ends, on all ranks, when a message is cut off in the

@@ -60,11 +60,17 @@ impl Block {
         self.arena.word64(offset).expect("the block is within its arena")
     }
 
-    /// How many of these lines the other has read. The only word that another rank writes, except
-    /// for the bell.
+    /// How many of these lines the other has read. Of the words in a block, other ranks write only
+    /// this one, the next, and the bell.
     #[inline]
     pub(super) fn tail(&self, to: usize) -> &AtomicU32 {
         self.word(APART * (2 + 2 * to))
+    }
+
+    /// How many messages the other has fetched from where they were. Written by the other, too.
+    #[inline]
+    pub(super) fn fetched(&self, to: usize) -> &AtomicU32 {
+        self.word(APART * (2 + 2 * to) + 4)
     }
 
     #[inline]

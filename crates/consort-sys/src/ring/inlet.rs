@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering;
 
 use super::bell::Bell;
 use super::block::Block;
-use super::envelope::{self, Envelope};
+use super::envelope::{self, Envelope, Where};
 use super::flow::Reader;
 use super::{LINE, LINES, Progress, RingError, Rings};
+use crate::reach::Reach;
 use crate::view::{Source, Target};
 
 /// The ring from another rank to this one.
@@ -22,21 +23,27 @@ pub struct Inlet {
     /// How many messages have ended.
     number: u32,
     front: Option<Front>,
+    /// The other rank's memory, if it can be reached.
+    reach: Option<Reach>,
+    /// How many messages were fetched from there.
+    fetched: u32,
 }
 
 /// The message that is being read.
 #[derive(Debug)]
 struct Front {
     envelope: Envelope,
+    place: Where,
     /// Whether its envelope's line is read.
     opened: bool,
     taken: usize,
 }
 
 impl Inlet {
-    pub(super) fn new(theirs: &Block, me: usize) -> Self {
+    pub(super) fn new(theirs: &Block, me: usize, reach: Option<Reach>) -> Self {
         let (block, bell, reader) = (theirs.clone(), Bell::new(theirs), Reader::new(LINES));
-        Self { block, me, bell, ring: None, reader, number: 0, front: None }
+        let (ring, front) = (None, None);
+        Self { block, me, bell, ring, reader, number: 0, front, reach, fetched: 0 }
     }
 
     /// The message that comes next, or is being taken, if it has begun to arrive.
@@ -46,11 +53,11 @@ impl Inlet {
     pub fn front(&mut self) -> Result<Option<Envelope>, RingError> {
         if self.front.is_none() && self.reader.ready(self.block.head(self.me))? > 0 {
             self.find_ring()?;
-            let mut envelope = [0; envelope::SIZE];
-            let line = self.bytes(self.reader.place() * LINE, envelope.len());
-            Target::from(&mut envelope[..]).copy_from(line);
-            let envelope = Envelope::from_bytes(envelope, self.number)?;
-            self.front = Some(Front { envelope, opened: false, taken: 0 });
+            let mut line = [0; LINE];
+            let bytes = self.bytes(self.reader.place() * LINE, LINE);
+            Target::from(&mut line[..]).copy_from(bytes);
+            let (envelope, place) = Envelope::from_bytes(line, self.number)?;
+            self.front = Some(Front { envelope, place, opened: false, taken: 0 });
         }
         Ok(self.front.as_ref().map(|front| front.envelope))
     }
@@ -61,6 +68,12 @@ impl Inlet {
     /// # Errors
     /// When what the writer wrote makes no sense.
     pub fn take(&mut self, target: Target<'_>) -> Result<Progress, RingError> {
+        if let Some(Front { place: Where::There(address), taken, .. }) = self.front {
+            return self.fetch(target, address, taken);
+        }
+        if target.len() >= Rings::FETCHED.end {
+            return self.drain(|range, data| target.slice(range).stream_from(data));
+        }
         self.drain(|range, data| target.slice(range).copy_from(data))
     }
 
@@ -69,7 +82,45 @@ impl Inlet {
     /// # Errors
     /// When what the writer wrote makes no sense.
     pub fn skip(&mut self) -> Result<Progress, RingError> {
+        if let Some(Front { place: Where::There(_), .. }) = self.front {
+            self.finish_fetched();
+            return Ok(Progress::Done);
+        }
         self.drain(|_, _| {})
+    }
+
+    /// Copies some of the front message from where it is.
+    fn fetch(
+        &mut self,
+        target: Target<'_>,
+        address: u64,
+        taken: usize,
+    ) -> Result<Progress, RingError> {
+        let reach = self.reach.ok_or_else(|| damaged("a message is out of reach".to_owned()))?;
+        let end = target.len().min(taken + AT_ONCE);
+        match reach.read(address.saturating_add(taken as u64), target.slice(taken..end)) {
+            Ok(()) if end == target.len() => {
+                self.finish_fetched();
+                Ok(Progress::Done)
+            }
+            Ok(()) => {
+                self.front.iter_mut().for_each(|front| front.taken = end);
+                Ok(Progress::Moved)
+            }
+            // It has died. Whoever waits for it will notice.
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(Progress::Stuck),
+            Err(error) => Err(damaged(format!("a message could not be fetched: {error}"))),
+        }
+    }
+
+    /// Lets the other rank have its memory back.
+    fn finish_fetched(&mut self) {
+        self.front = None;
+        self.number = self.number.wrapping_add(1);
+        self.advance(1);
+        self.fetched = self.fetched.wrapping_add(1);
+        self.block.fetched(self.me).store(self.fetched, Ordering::Release);
+        self.bell.ring();
     }
 
     fn drain(&mut self, give: impl FnMut(Range<usize>, Source<'_>)) -> Result<Progress, RingError> {
@@ -135,7 +186,7 @@ impl Inlet {
             place.is_multiple_of(LINE) && self.block.arena().view(place, Rings::BYTES).is_some()
         });
         self.ring = ring;
-        let nowhere = || RingError::Damaged(format!("there is no ring at {place} of an arena"));
+        let nowhere = || damaged(format!("there is no ring at {place} of an arena"));
         ring.map(|_| ()).ok_or_else(nowhere)
     }
 
@@ -146,5 +197,11 @@ impl Inlet {
     }
 }
 
+fn damaged(what: String) -> RingError {
+    RingError::Damaged(what)
+}
+
+/// So many bytes are fetched at once: who sees to several messages is not kept by one.
+const AT_ONCE: usize = 1 << 20;
 /// So many lines are read before the writer may hear of it.
 const CHUNK: usize = (8 << 10) / LINE;

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::bell::Bell;
 use super::block::Block;
+use super::envelope::{self, Where};
 use super::flow::Writer;
 use super::{Envelope, LINE, LINES, Progress, RingError, Rings};
 use crate::arena::Piece;
@@ -19,6 +20,10 @@ pub struct Outlet {
     writer: Writer,
     /// How many messages were begun.
     number: u32,
+    /// Whether the other rank can fetch messages from this one's memory.
+    reachable: bool,
+    /// How many messages are for it to fetch, from the beginning.
+    handed: u32,
 }
 
 /// How far a message has come on its way into a ring.
@@ -27,12 +32,14 @@ pub struct Sending {
     envelope: Envelope,
     begun: bool,
     sent: usize,
+    /// Which of the messages that the other rank fetches it is, once it has begun.
+    handed: Option<u32>,
 }
 
 impl Sending {
     /// A message that has not begun.
     pub fn new(envelope: Envelope) -> Self {
-        Self { envelope, begun: false, sent: 0 }
+        Self { envelope, begun: false, sent: 0, handed: None }
     }
 
     /// Whether some of it is in the ring, so that the rest has to follow.
@@ -48,9 +55,9 @@ impl Sending {
 }
 
 impl Outlet {
-    pub(super) fn new(mine: &Block, theirs: &Block, to: usize) -> Self {
+    pub(super) fn new(mine: &Block, theirs: &Block, to: usize, reachable: bool) -> Self {
         let (block, bell, writer) = (mine.clone(), Bell::new(theirs), Writer::new(LINES));
-        Self { block, to, bell, ring: None, writer, number: 0 }
+        Self { block, to, bell, ring: None, writer, number: 0, reachable, handed: 0 }
     }
 
     /// Writes as much of a message as there is room for, but no more at once than a ring holds: who
@@ -66,6 +73,9 @@ impl Outlet {
         data: Source<'_>,
     ) -> Result<Progress, RingError> {
         self.open()?;
+        if self.reachable && Rings::FETCHED.contains(&message.envelope.bytes) {
+            return self.hand_over(message, data);
+        }
         let enough = message.sent + Rings::BYTES;
         let mut progress = Progress::Stuck;
         while progress != Progress::Done && message.sent < enough {
@@ -81,6 +91,29 @@ impl Outlet {
             progress = if done { Progress::Done } else { Progress::Moved };
         }
         Ok(progress)
+    }
+
+    /// Says where the message is, and waits until the other rank has fetched it.
+    fn hand_over(
+        &mut self,
+        message: &mut Sending,
+        data: Source<'_>,
+    ) -> Result<Progress, RingError> {
+        if let Some(number) = message.handed {
+            let fetched = self.block.fetched(self.to).load(Ordering::Acquire);
+            let is_fetched = fetched.wrapping_sub(number) as i32 >= 0;
+            return Ok(if is_fetched { Progress::Done } else { Progress::Stuck });
+        }
+        if self.writer.room(self.block.tail(self.to), 1)? == 0 {
+            return Ok(Progress::Stuck);
+        }
+        let address = data.as_ptr().expose_provenance() as u64;
+        self.write_line(message.envelope, Where::There(address));
+        self.handed = self.handed.wrapping_add(1);
+        (message.begun, message.handed) = (true, Some(self.handed));
+        self.writer.publish(self.block.head(self.to), 1);
+        self.bell.ring();
+        Ok(Progress::Moved)
     }
 
     /// Leaves the messages that were sent to whoever has yet to receive them. No more are sent.
@@ -121,14 +154,19 @@ impl Outlet {
 
     /// Writes the envelope, and all of the message if it is small.
     fn write_envelope(&mut self, message: &mut Sending, data: Source<'_>) {
-        let line = self.bytes(self.writer.place(0) * LINE, LINE);
-        let envelope = message.envelope.to_bytes(self.number);
-        line.slice(0..envelope.len()).copy_from((&envelope[..]).into());
+        let line = self.write_line(message.envelope, Where::Here);
         if message.envelope.is_alone() {
-            line.slice(envelope.len()..envelope.len() + data.len()).copy_from(data);
+            line.slice(envelope::SIZE..envelope::SIZE + data.len()).copy_from(data);
             message.sent = data.len();
         }
+    }
+
+    fn write_line(&mut self, envelope: Envelope, place: Where) -> Target<'_> {
+        let number = self.number;
         self.number = self.number.wrapping_add(1);
+        let line = self.bytes(self.writer.place(0) * LINE, LINE);
+        line.copy_from((&envelope.to_bytes(number, place)[..]).into());
+        line
     }
 
     fn bytes(&self, start: usize, len: usize) -> Target<'_> {

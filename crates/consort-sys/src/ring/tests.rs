@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::envelope::Where;
 use super::*;
 use crate::arena::Piece;
+use crate::reach::Beacon;
 use crate::view::Target;
 
 #[test]
@@ -37,6 +39,55 @@ fn messages_of_all_sizes_arrive_as_they_were_sent() {
         }
         assert!(target == data, "{size} bytes differ");
         assert_eq!(other.inlets[0].front().unwrap(), None);
+    }
+}
+
+#[test]
+fn medium_messages_are_fetched_from_where_they_are() {
+    let (mut one, mut other) = pair_in_reach();
+    let Range { start, end } = Rings::FETCHED;
+    for (tag, size) in (0..).zip([start - 1, start, start + 1, (1 << 20) + 1, end - 1, end]) {
+        let data = coded(tag, size);
+        let mut message = sending(tag, 3, &data);
+        let mut target = vec![0; size];
+        let mut send = || one.outlets[1].go_on(&mut message, (&data[..]).into()).unwrap();
+        send();
+        let inlet = &mut other.inlets[0];
+        assert_eq!(inlet.front().unwrap(), Some(Envelope { bytes: size, tag, kind: 3 }));
+        if Rings::FETCHED.contains(&size) {
+            assert_eq!(send(), Progress::Stuck, "the other has not fetched it");
+        }
+        while inlet.take(Target::from(&mut target[..])).unwrap() != Progress::Done {
+            send();
+        }
+        if Rings::FETCHED.contains(&size) {
+            assert_eq!(send(), Progress::Done);
+        }
+        assert!(target == data, "{size} bytes differ");
+        assert_eq!(inlet.front().unwrap(), None);
+    }
+}
+
+#[test]
+fn a_message_that_nobody_wants_to_fetch_is_given_back() {
+    let (mut one, mut other) = pair_in_reach();
+    let data = coded(1, Rings::FETCHED.start);
+    let mut message = sending(1, 0, &data);
+    let mut send = || one.outlets[1].go_on(&mut message, (&data[..]).into()).unwrap();
+    assert_eq!((send(), send()), (Progress::Moved, Progress::Stuck));
+    assert!(other.inlets[0].front().unwrap().is_some());
+    assert_eq!(other.inlets[0].skip().unwrap(), Progress::Done);
+    assert_eq!(send(), Progress::Done);
+}
+
+#[test]
+fn an_envelope_tells_where_its_message_is() {
+    let envelope = Envelope { bytes: 40_000, tag: 1, kind: 9 };
+    for place in [Where::Here, Where::There(0), Where::There(u64::MAX)] {
+        assert_eq!(
+            Envelope::from_bytes(envelope.to_bytes(5, place), 5).unwrap(),
+            (envelope, place)
+        );
     }
 }
 
@@ -206,6 +257,16 @@ fn sending(tag: u32, kind: u8, data: &[u8]) -> Sending {
 
 /// Two ranks, each with an arena of its own that the other has mapped.
 fn pair() -> (Rings, Rings) {
+    pair_with(None)
+}
+
+/// The same, and each can read the other's memory: it is the same process.
+fn pair_in_reach() -> (Rings, Rings) {
+    let beacon = Beacon::light().unwrap();
+    pair_with(Reach::try_out(std::process::id(), beacon.sight()))
+}
+
+fn pair_with(reach: Option<Reach>) -> (Rings, Rings) {
     let arenas = [(); 2].map(|()| Arena::create(16 << 20).unwrap());
     let blocks = arenas.each_ref().map(|arena| arena.alloc(Rings::block_bytes(2), LINE).unwrap());
     let rings = |me: usize| {
@@ -214,7 +275,7 @@ fn pair() -> (Rings, Rings) {
             let peers = || Arena::open(arena.as_fd().try_clone_to_owned().unwrap()).unwrap();
             (if rank == me { arena.clone() } else { peers() }, blocks[rank].offset())
         });
-        Rings::new(me, &places).unwrap()
+        Rings::new(me, &places, &[reach; 2]).unwrap()
     };
     let both = (rings(0), rings(1));
     // The rings keep the arenas; the blocks stay as they are.

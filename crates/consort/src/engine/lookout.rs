@@ -2,6 +2,7 @@
 
 use consort_sys::arena::Arena;
 use consort_sys::board::Alarm;
+use consort_sys::reach::Reach;
 
 use super::lane::Neighbour;
 
@@ -20,6 +21,11 @@ impl Lookout {
     /// A rank's shared memory.
     pub(crate) fn arena(&self, rank: usize) -> &Arena {
         &self.neighbours[rank].arena
+    }
+
+    /// Every rank's private memory, as far as it can be reached.
+    pub(super) fn reaches(&self) -> Vec<Option<Reach>> {
+        self.neighbours.iter().map(|neighbour| neighbour.reach).collect()
     }
 
     /// Whether a rank's process has ended.

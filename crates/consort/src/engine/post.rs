@@ -65,7 +65,7 @@ impl Post {
         (block, blocks): (Piece, &[(Arena, usize)]),
         patience: Patience,
     ) -> Option<Self> {
-        let Rings { outlets, inlets, bells } = Rings::new(me, blocks)?;
+        let Rings { outlets, inlets, bells } = Rings::new(me, blocks, &lookout.reaches())?;
         let inbox = |(from, inlet)| Mutex::new(Inbox::new(from, (from != me).then_some(inlet)));
         Some(Self {
             name: name.to_owned(),
@@ -175,6 +175,13 @@ impl Post {
 
     /// What came of a message that has ended.
     fn outcome(&self, arrival: &Arrival<'_>) -> Result<Option<usize>> {
+        if Rings::FETCHED.contains(&arrival.message.buffer.len())
+            // Its sender may have given up, and used its memory for something else: but then it has
+            // said so before.
+            && let Some((by, reason)) = self.lookout.halted_by()
+        {
+            return Err(self.aborted(by, reason));
+        }
         match arrival.refused() {
             None => Ok(arrival.source()),
             Some(sent) => Err(self.refusal(arrival, sent)),
