@@ -15,8 +15,9 @@
 //! reference to them is ever made, except to atomics, which allow for that, and under the lock of a
 //! [window](crate::window), which keeps everybody else away. Plain bytes are otherwise reached
 //! through views only: reading and writing the same bytes at the same time, from two processes or
-//! two threads, gives a mixture of old and new. When bytes are whole is for the protocol that hands them over to ensure, by a word that is written after them and read before
-//! them. Rust's memory model knows no other processes; towards threads of this process that
+//! two threads, gives a mixture of old and new. When bytes are whole is for the protocol that hands
+//! them over to ensure, by a word that is written after them and read before them. Rust's memory
+//! model knows no other processes; towards threads of this process that
 //! protocol is what makes the accesses ordered. It also keeps the places of words and the places
 //! of bytes apart: a place that some rank uses as an atomic is never viewed, nor used as an atomic
 //! of another size, while that goes on.
@@ -129,22 +130,39 @@ impl Arena {
     }
 
     /// The bytes from `offset` on; `None` when they are not all in the arena.
+    ///
+    /// # Contract
+    /// The bytes are staging buffers, a ring, or an operand that a rank has lent to the very call
+    /// for which they are looked at. They are no place of words, and nobody of this process has a
+    /// slice of them otherwise than by that loan. What place is what the ranks have told each other,
+    /// so no type can carry the proof; and the engine, which has to look there, is in a crate
+    /// without unsafe code. Therefore this is safe to call, and hidden from everyone else.
+    #[doc(hidden)]
     #[inline]
     pub fn view(&self, offset: usize, len: usize) -> Option<Target<'_>> {
-        self.shared.map.view(offset, len)
+        // SAFETY: as the contract says.
+        unsafe { self.shared.map.view(offset, len) }
     }
 
     /// The word at `offset`; `None` when it is not in the arena or the offset no multiple of four.
+    ///
+    /// # Safety
+    /// While the reference lives, this process reaches these bytes only as an atomic of this size.
     #[inline]
-    pub fn word(&self, offset: usize) -> Option<&AtomicU32> {
-        self.shared.map.word(offset)
+    pub unsafe fn word(&self, offset: usize) -> Option<&AtomicU32> {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.shared.map.word(offset) }
     }
 
     /// The word of eight bytes at `offset`; `None` when it is not in the arena or the offset no
     /// multiple of eight.
+    ///
+    /// # Safety
+    /// While the reference lives, this process reaches these bytes only as an atomic of this size.
     #[inline]
-    pub fn word64(&self, offset: usize) -> Option<&AtomicU64> {
-        self.shared.map.word64(offset)
+    pub unsafe fn word64(&self, offset: usize) -> Option<&AtomicU64> {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.shared.map.word64(offset) }
     }
 
     /// Where in the arena these `len` bytes are, if all of them are.
@@ -153,7 +171,8 @@ impl Arena {
         self.shared.map.offset_of(start, len)
     }
 
-    /// Lets this process use these pages without a fault each. What they hold stays.
+    /// Lets this process use these pages without a fault each, before it uses them otherwise. What
+    /// they hold stays.
     ///
     /// # Errors
     /// When they are not in the arena, or there is no memory for those not committed.

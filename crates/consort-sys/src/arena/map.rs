@@ -22,8 +22,8 @@ pub(super) struct Map {
     size: usize,
 }
 
-// SAFETY: the mapping belongs to no thread, and all access to it goes through views, which stay on
-// their thread, and atomics, which may be shared.
+// SAFETY: the mapping belongs to no thread. All access to it goes through views, which stay on their
+// thread, atomics, which may be shared, and slices under the lock of a window.
 unsafe impl Send for Map {}
 // SAFETY: as above.
 unsafe impl Sync for Map {}
@@ -75,24 +75,32 @@ impl Map {
         self.size
     }
 
+    /// # Safety
+    /// While the view is used, this process has no reference to the bytes: neither to an atomic nor,
+    /// unless its holder has lent them, through a [window](crate::window).
     #[inline]
-    pub(super) fn view(&self, offset: usize, len: usize) -> Option<Target<'_>> {
+    pub(super) unsafe fn view(&self, offset: usize, len: usize) -> Option<Target<'_>> {
         let start = self.within(offset, len)?;
-        // SAFETY: the bytes are within the mapping, which outlives the borrow of `self`; the only
-        // references ever made into it are to atomics, and no protocol views their places.
+        // SAFETY: the bytes are within the mapping, which outlives the borrow of `self`, and the
+        // caller sees to it that there are no references to them.
         Some(unsafe { Target::from_raw(start, len) })
     }
 
+    /// # Safety
+    /// While the reference lives, this process reaches these bytes only as an atomic of this size.
     #[inline]
-    pub(super) fn word(&self, offset: usize) -> Option<&AtomicU32> {
+    pub(super) unsafe fn word(&self, offset: usize) -> Option<&AtomicU32> {
         let start = self.aligned::<AtomicU32>(offset)?;
         // SAFETY: it is aligned, within the mapping, which outlives the borrow of `self`, and any
-        // bytes make a valid atomic. Others may write it at any time, as an atomic allows.
+        // bytes make a valid atomic. Other processes may write it at any time, as an atomic allows;
+        // that this one does so atomically is for the caller to see to.
         Some(unsafe { start.as_ref() })
     }
 
+    /// # Safety
+    /// As for the word of four bytes.
     #[inline]
-    pub(super) fn word64(&self, offset: usize) -> Option<&AtomicU64> {
+    pub(super) unsafe fn word64(&self, offset: usize) -> Option<&AtomicU64> {
         let start = self.aligned::<AtomicU64>(offset)?;
         // SAFETY: as for the word of four bytes.
         Some(unsafe { start.as_ref() })
@@ -130,8 +138,10 @@ impl Map {
     /// Writes to each page what it holds, for kernels that do not populate.
     pub(super) fn touch(&self, first: usize, len: usize) {
         for offset in (first..first + len).step_by(size::page()) {
-            let word = self.word(offset).expect("a page begins with a word");
-            word.fetch_or(0, Ordering::Relaxed);
+            // SAFETY: pages are populated before anybody in this process uses them otherwise; what
+            // other processes do with them meanwhile, a word of them takes atomically.
+            let word = unsafe { self.word(offset) };
+            word.expect("a page begins with a word").fetch_or(0, Ordering::Relaxed);
         }
     }
 

@@ -1,4 +1,4 @@
-//! An arena in one process. What takes several is in `tests/arena.rs`.
+//! An arena in one process. What takes several is in `tests/sharing`.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -11,6 +11,17 @@ const MIB: usize = 1 << 20;
 
 fn open_again(arena: &Arena) -> Arena {
     Arena::open(arena.as_fd().try_clone_to_owned().unwrap()).unwrap()
+}
+
+/// A word of an arena.
+fn word(arena: &Arena, offset: usize) -> Option<&AtomicU32> {
+    // SAFETY: the tests use a place as a word or as bytes, not both.
+    unsafe { arena.word(offset) }
+}
+
+fn word64(arena: &Arena, offset: usize) -> Option<&AtomicU64> {
+    // SAFETY: as above.
+    unsafe { arena.word64(offset) }
 }
 
 /// How much memory the arena takes.
@@ -28,10 +39,10 @@ fn what_is_written_is_seen_through_another_mapping() {
     assert_eq!(crate::view::Source::from(seen).to_vec(), b"hello");
 
     let words = arena.alloc(64, 64).unwrap();
-    peer.word(words.offset() + 4).unwrap().store(7, Ordering::Relaxed);
-    peer.word64(words.offset() + 8).unwrap().store(8, Ordering::Relaxed);
-    assert_eq!(arena.word(words.offset() + 4).unwrap().load(Ordering::Relaxed), 7);
-    assert_eq!(arena.word64(words.offset() + 8).unwrap().load(Ordering::Relaxed), 8);
+    word(&peer, words.offset() + 4).unwrap().store(7, Ordering::Relaxed);
+    word64(&peer, words.offset() + 8).unwrap().store(8, Ordering::Relaxed);
+    assert_eq!(word(&arena, words.offset() + 4).unwrap().load(Ordering::Relaxed), 7);
+    assert_eq!(word64(&arena, words.offset() + 8).unwrap().load(Ordering::Relaxed), 8);
 }
 
 #[test]
@@ -43,10 +54,10 @@ fn nothing_beyond_the_end_and_no_crooked_word_is_handed_out() {
     assert!(arena.view(size, 0).unwrap().is_empty());
     assert!(arena.view(size, 1).is_none() && arena.view(1, size).is_none());
     assert!(arena.view(usize::MAX, 2).is_none());
-    assert!(arena.word(size - 4).is_some() && arena.word64(size - 8).is_some());
-    assert!(arena.word(size - 3).is_none() && arena.word64(size - 4).is_none());
-    assert!(arena.word(2).is_none() && arena.word64(4).is_none());
-    assert!(arena.word(usize::MAX - 3).is_none());
+    assert!(word(&arena, size - 4).is_some() && word64(&arena, size - 8).is_some());
+    assert!(word(&arena, size - 3).is_none() && word64(&arena, size - 4).is_none());
+    assert!(word(&arena, 2).is_none() && word64(&arena, 4).is_none());
+    assert!(word(&arena, usize::MAX - 3).is_none());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Ranks as threads, and strangers of all kinds. Ranks as processes are in `tests/pass.rs`.
+//! Ranks as threads, and strangers of all kinds. Ranks as processes are in `tests/sharing`.
 
 mod guests;
 

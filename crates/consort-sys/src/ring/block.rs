@@ -57,7 +57,9 @@ impl Block {
     #[inline]
     pub(super) fn place(&self, to: usize) -> &AtomicU64 {
         let offset = self.offset + APART * (1 + 2 * to) + 8;
-        self.arena.word64(offset).expect("the block is within its arena")
+        // SAFETY: this place is used as a word of eight bytes, and nothing else.
+        let word = unsafe { self.arena.word64(offset) };
+        word.expect("the block is within its arena")
     }
 
     /// How many of these lines the other has read. Of the words in a block, other ranks write only
@@ -75,7 +77,10 @@ impl Block {
 
     #[inline]
     fn word(&self, offset: usize) -> &AtomicU32 {
-        self.arena.word(self.offset + offset).expect("the block is within its arena")
+        // SAFETY: the places that this is asked for are used as words of four bytes, and nothing
+        // else: a block is never viewed.
+        let word = unsafe { self.arena.word(self.offset + offset) };
+        word.expect("the block is within its arena")
     }
 }
 

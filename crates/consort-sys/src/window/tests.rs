@@ -82,7 +82,7 @@ fn threads_that_add_under_the_lock_lose_nothing() {
 
 #[test]
 fn signals_of_different_ranks_and_channels_are_kept_apart() {
-    let ranks = ranks(3, 4, 0);
+    let mut ranks = ranks(3, 4, 0);
     ranks[1].signal(0, 2);
     ranks[1].signal(0, 2);
     ranks[2].signal(0, 3);
@@ -117,7 +117,7 @@ fn counts_wrap_around() {
 
 #[test]
 fn a_window_is_deserted_when_every_rank_has_left_it() {
-    let ranks = ranks(3, 1, 8);
+    let mut ranks = ranks(3, 1, 8);
     for leaving in [1, 0, 2] {
         assert!(ranks.iter().all(|windows| !windows.is_deserted()));
         ranks[leaving].leave();

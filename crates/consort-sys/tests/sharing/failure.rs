@@ -13,7 +13,7 @@ use consort_sys::view::Source;
 use consort_testkit::{Outcome, Ranks};
 use rustix::process::Signal;
 
-use crate::meeting::{LIMIT, MIB, announce, exchange, meet, until};
+use crate::meeting::{LIMIT, MIB, announce, exchange, meet, until, word};
 
 #[test]
 fn a_killed_owner_leaves_its_memory_to_its_peers_and_nothing_else() {
@@ -28,7 +28,7 @@ fn a_killed_owner_leaves_its_memory_to_its_peers_and_nothing_else() {
         let seen = peer.arena.view(piece.offset(), MIB).unwrap();
         assert!(Source::from(seen).to_vec().iter().all(|&byte| byte == 0x5A));
         seen.fill(1);
-        peer.arena.word(32 * MIB).unwrap().store(7, Ordering::Relaxed);
+        word(&peer.arena, 32 * MIB).store(7, Ordering::Relaxed);
         drop((peer, piece, arena));
 
         let maps = fs::read_to_string("/proc/self/maps").unwrap();

@@ -1,4 +1,5 @@
 //! Memory shared between real processes, and what becomes of it when they fail.
+#![expect(clippy::disallowed_types, reason = "the words of an arena are atomics")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, and so do its parts")]
 
 mod failure;

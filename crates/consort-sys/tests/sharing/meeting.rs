@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -60,6 +61,17 @@ pub(crate) fn exchange(
 }
 
 /// Looks until there is something; the job's limit ends it.
+/// A word of an arena.
+pub(crate) fn word(arena: &Arena, offset: usize) -> &AtomicU32 {
+    // SAFETY: the tests use a place as a word or as bytes, not both.
+    unsafe { arena.word(offset) }.unwrap()
+}
+
+pub(crate) fn word64(arena: &Arena, offset: usize) -> &AtomicU64 {
+    // SAFETY: as above.
+    unsafe { arena.word64(offset) }.unwrap()
+}
+
 pub(crate) fn until_some<T>(look: impl Fn() -> Option<T>) -> T {
     loop {
         if let Some(found) = look() {

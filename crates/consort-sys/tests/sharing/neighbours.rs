@@ -9,7 +9,7 @@ use consort_sys::life::Sign;
 use consort_sys::view::Source;
 use consort_testkit::ranks;
 
-use crate::meeting::{LIMIT, MIB, announce, exchange, meet, until};
+use crate::meeting::{LIMIT, MIB, announce, exchange, meet, until, word, word64};
 
 #[test]
 fn ranks_see_each_others_bytes_and_words() {
@@ -19,23 +19,23 @@ fn ranks_see_each_others_bytes_and_words() {
         let peers = meet(ctx, &arena);
         // All ranks allocate alike, so their pieces lie alike.
         bytes.view().fill(ctx.rank() as u8 + 1);
-        let ready = |arena: &Arena| arena.word(words.offset()).unwrap().load(Ordering::Acquire);
-        arena.word(words.offset()).unwrap().store(1, Ordering::Release);
+        let ready = |arena: &Arena| word(arena, words.offset()).load(Ordering::Acquire);
+        word(&arena, words.offset()).store(1, Ordering::Release);
         for peer in &peers {
             until(|| ready(&peer.arena) >= 1);
             let seen = Source::from(peer.arena.view(bytes.offset(), bytes.len()).unwrap());
             assert!(seen.to_vec().iter().all(|&byte| byte == peer.rank as u8 + 1));
             assert_eq!(peer.life.sign(), Sign::Alive);
             for _ in 0..1000 {
-                let count = peer.arena.word64(words.offset() + 8).unwrap();
+                let count = word64(&peer.arena, words.offset() + 8);
                 count.fetch_add(u64::MAX / 8, Ordering::Relaxed);
             }
         }
         let total = 3000_u64.wrapping_mul(u64::MAX / 8);
-        let count = arena.word64(words.offset() + 8).unwrap();
+        let count = word64(&arena, words.offset() + 8);
         until(|| count.load(Ordering::Relaxed) == total);
         // Nobody ends while another may still look at its life, and the last word stays.
-        arena.word(words.offset()).unwrap().store(2, Ordering::Release);
+        word(&arena, words.offset()).store(2, Ordering::Release);
         peers.iter().for_each(|peer| until(|| ready(&peer.arena) == 2));
         words.abandon();
     });

@@ -123,6 +123,10 @@ impl Block {
         &self.held.as_ref().expect("it is taken out only when the block ends").windows
     }
 
+    pub(super) fn windows_mut(&mut self) -> &mut Windows {
+        &mut self.held.as_mut().expect("it is taken out only when the block ends").windows
+    }
+
     /// Whether it is what is wanted, and nobody uses it.
     fn is_fit(
         self: &Arc<Self>,

@@ -118,7 +118,8 @@ impl Pool {
             (card.trouble, reason) = (Some(Trouble::PoolFull), Some(Error::Argument(what)));
         }
         exchange(group, &card, reason)?;
-        let slot = part.and_then(|part| part.open(group)).expect("who has no part was refused");
+        let slot = part.and_then(|part| part.open(group));
+        let mut slot = slot.expect("who has no part was refused");
         // Nobody uses it yet, and nobody does before everyone has forgotten what was there.
         slot.windows.clear();
         group.barrier()?;

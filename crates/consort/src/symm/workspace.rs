@@ -58,11 +58,12 @@ impl Group {
         if let Some(index) =
             idle.clone().filter(|index| size(index) >= shape.bytes).min_by_key(size)
         {
-            let block = state.workspaces[index].clone();
+            let block = &mut state.workspaces[index];
             // Nobody uses it yet, and nobody does before everyone has forgotten what was there.
-            block.windows().clear();
+            let idle = Arc::get_mut(block).expect("it is not on loan, and nobody else lends it");
+            idle.windows_mut().clear();
             self.barrier()?;
-            return Ok(block);
+            return Ok(block.clone());
         }
         if let Some(index) = idle.max_by_key(size) {
             state.workspaces.remove(index);
