@@ -3,6 +3,7 @@
 use consort::{Dtype, Group, Rank, ReduceOp};
 
 use super::data::{PERIOD, Tile, phase, phase_of_result};
+use super::edges::slot;
 use super::exercise::{Caller, Exercise, What};
 use super::meet::{Digest, in_worlds};
 use super::oracle::{combine, operations};
@@ -22,8 +23,12 @@ fn every_reduction(group: &Group, digest: &mut Digest) {
     let world = group.world();
     reduce_everything(&Caller::here(group), digest, |dtype| {
         let mut counts = every_edge(dtype, world);
-        // In the other worlds it would take long.
-        counts.extend(matches!(world, 2 | 5).then(|| long(dtype)));
+        match world {
+            2 | 5 => counts.push(long(dtype)),
+            // So many ranks take long for much.
+            8 => counts.retain(|count| count * dtype.size() <= 2 * slot(world)),
+            _ => {}
+        }
         counts
     });
 }
@@ -43,7 +48,10 @@ pub(crate) fn reduce_everything(
                 call += 1;
                 digest.add(&reduction.all_reduce(count, call));
                 reduction.reduce(count, call);
-                reduction.reduce_scatter(count, call);
+                // Parts of several slots are only more of the same, for every rank.
+                let is_long = count * dtype.size() > 2 * slot(caller.world());
+                reduction
+                    .reduce_scatter(if is_long { count / caller.world() } else { count }, call);
             }
         }
     }
