@@ -30,6 +30,98 @@ use crate::p2p::{Incoming, Outgoing};
 /// those with the same sender, receiver and tag none overtakes another, whichever door they came
 /// through: they are received in the order in which they were sent, by the calls that receive them
 /// in the order in which those were made.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+/// use std::time::Duration;
+///
+/// use consort::{
+///     Backend, Call, Capabilities, Delivery, Dtype, Error, Group, Incoming, Job, Lists, Operation,
+///     Outgoing, Rank, Result, Terms,
+/// };
+///
+/// /// Has the calls of a group of one rank, which are done when they are counted.
+/// #[derive(Debug, Default)]
+/// struct Counting {
+///     calls: Mutex<u64>,
+/// }
+///
+/// impl Counting {
+///     fn carry_out(&self, call: &Call<'_>) -> Result<()> {
+///         match call {
+///             Call::Barrier | Call::Broadcast { .. } => Ok(()),
+///             other => Err(Error::Argument(format!("there is no {} here", other.operation()))),
+///         }
+///     }
+///
+///     /// Which call the first of so many is.
+///     fn count(&self, more: usize) -> u64 {
+///         let mut calls = self.calls.lock().expect("no thread has panicked");
+///         *calls += more as u64;
+///         *calls - more as u64 + 1
+///     }
+/// }
+///
+/// impl Backend for Counting {
+///     fn name(&self) -> &'static str {
+///         "counting"
+///     }
+///
+///     fn capabilities(&self) -> &Capabilities {
+///         const CAN: &Capabilities = &Capabilities {
+///             operations: &[Operation::Barrier, Operation::Broadcast],
+///             dtypes: &Dtype::ALL,
+///             combines: |_, _| false,
+///             moves_data: false,
+///             abort_reaches_all: false,
+///             notices_death: false,
+///         };
+///         CAN
+///     }
+///
+///     fn run(&self, call: &Call<'_>, _terms: Terms) -> Result<()> {
+///         self.count(1);
+///         self.carry_out(call)
+///     }
+///
+///     fn submit(&self, mut job: Job) -> u64 {
+///         let number = self.count(job.count());
+///         job.accept(number);
+///         let result = (0..job.count()).try_for_each(|index| {
+///             let mut lists = Lists::default();
+///             self.carry_out(&job.call(index, &mut lists))
+///         });
+///         job.finish(result);
+///         number
+///     }
+///
+///     fn exchange(
+///         &self,
+///         _outgoing: Option<Outgoing<'_>>,
+///         _incoming: Option<Incoming<'_>>,
+///         _timeout: Duration,
+///     ) -> Result<Option<Rank>> {
+///         Err(Error::Argument("there are no messages here".to_owned()))
+///     }
+///
+///     fn submit_message(&self, delivery: Delivery) {
+///         delivery.finish(Err(Error::Argument("there are no messages here".to_owned())));
+///     }
+///
+///     fn abort(&self, _reason: &str) {}
+///
+///     fn calls(&self) -> u64 {
+///         *self.calls.lock().expect("no thread has panicked")
+///     }
+/// }
+///
+/// let group = Group::fake(0, 1)?.with_backend(Arc::new(Counting::default()));
+/// group.barrier()?;
+/// let work = group.broadcast_async(vec![1.5_f32], 0)?;
+/// assert_eq!((work.number(), work.wait()?), (2, vec![1.5]));
+/// assert_eq!((group.backend_name()?, group.calls()), ("counting", 2));
+/// # Ok::<(), consort::Error>(())
+/// ```
 pub trait Backend: Send + Sync + fmt::Debug {
     /// What it is called.
     fn name(&self) -> &'static str;
@@ -81,6 +173,13 @@ pub trait Backend: Send + Sync + fmt::Debug {
 }
 
 /// How a call is to be carried out.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// let terms = consort::Terms::within(Duration::from_secs(5));
+/// assert!(!terms.in_windows);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
     /// How long other ranks are waited for.

@@ -99,6 +99,13 @@ impl Recorder<'_> {
 
     /// As [`Group::all_reduce`].
     ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let work = group.coalesced(|calls| Ok(calls.all_reduce(vec![2_i32], consort::ReduceOp::Sum)?))?;
+    /// assert_eq!(work.wait()?, [2 * group.world() as i32]);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When the call makes no sense.
     pub fn all_reduce<B: Buffer>(&mut self, buffer: B, op: ReduceOp) -> Recorded<B> {
@@ -106,6 +113,13 @@ impl Recorder<'_> {
     }
 
     /// As [`Group::broadcast`].
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let work = group.coalesced(|calls| Ok(calls.broadcast(vec![0.5_f32; 4], 0)?))?;
+    /// assert_eq!(work.wait()?, [0.5; 4]);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When the call makes no sense.

@@ -262,6 +262,17 @@ impl Group {
     }
 
     /// The same ranks, with somebody else to carry out their calls. Every rank has to do the same.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use consort::{Backend, Group};
+    ///
+    /// /// What a program is given that does not care who carries out its calls.
+    /// fn group_with(backend: Arc<dyn Backend>) -> consort::Result<Group> {
+    ///     Ok(consort::init()?.with_backend(backend))
+    /// }
+    /// ```
     #[must_use]
     pub fn with_backend(&self, backend: Arc<dyn Backend>) -> Self {
         let Shared { name, rank, members, world_ranks, commons, job, .. } = &*self.shared;

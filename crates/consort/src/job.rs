@@ -11,6 +11,24 @@ use crate::error::Result;
 
 /// A call that owns its memory: the form for bindings that know their types only at run time, for
 /// [`Group::call_async`](crate::Group::call_async).
+///
+/// ```
+/// use consort::{Call, Lists, OwnedCall};
+///
+/// /// A call that can be made again and again.
+/// struct Meet;
+///
+/// impl OwnedCall for Meet {
+///     fn call<'a>(&'a mut self, _lists: &'a mut Lists<'a>) -> Call<'a> {
+///         Call::Barrier
+///     }
+/// }
+///
+/// let group = consort::Builder::new().rank(0).world(1).init()?;
+/// let meet = group.call_async(Meet)?.wait()?;
+/// group.call_async(meet)?.wait()?;
+/// # Ok::<(), consort::Error>(())
+/// ```
 pub trait OwnedCall: Send + 'static {
     /// The call. It is asked for when the call is made, and again when it is carried out; it has
     /// to be the same both times.

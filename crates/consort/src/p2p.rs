@@ -12,6 +12,14 @@ use crate::error::{Error, Result};
 use crate::group::{Group, Rank};
 
 /// What a message is about. A receiver gets the messages with the tag it asks for.
+///
+/// ```
+/// use consort::Tag;
+///
+/// const GRADIENTS: u32 = 1;
+/// let tag = Tag::from(GRADIENTS);
+/// assert_eq!((tag.get(), tag.to_string()), (1, "1".to_owned()));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(u32);
 
@@ -35,6 +43,24 @@ impl fmt::Display for Tag {
 }
 
 /// A message to be sent: bytes, and what they mean.
+///
+/// ```
+/// use consort::{Dtype, Group, Outgoing, Source};
+///
+/// /// Sends what a binding knows only as bytes.
+/// fn send_tensor(group: &Group, bytes: &[u8], dtype: Dtype, to: u32) -> consort::Result<()> {
+///     let data = Source::from(bytes);
+///     group.exchange(Some(Outgoing { dtype, data, to: to.into(), tag: 0.into() }), None)?;
+///     Ok(())
+/// }
+///
+/// let group = consort::Builder::new().rank(0).world(1).init()?;
+/// send_tensor(&group, &2.5_f64.to_ne_bytes(), Dtype::F64, 0)?;
+/// let mut number = [0.0_f64];
+/// group.recv(&mut number, 0, 0)?;
+/// assert_eq!(number, [2.5]);
+/// # Ok::<(), consort::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Outgoing<'a> {
     /// What the bytes mean.
@@ -48,6 +74,20 @@ pub struct Outgoing<'a> {
 }
 
 /// A message to be received: room for it, and what its bytes have to mean.
+///
+/// ```
+/// use consort::{Dtype, Incoming, Target};
+///
+/// let group = consort::Builder::new().rank(0).world(1).init()?;
+/// group.send(&[258_u16], 0, 5)?;
+/// let mut bytes = [0_u8; 2];
+/// let buffer = Target::from(&mut bytes[..]);
+/// // From anybody.
+/// let incoming = Incoming { dtype: Dtype::U16, buffer, from: None, tag: 5.into() };
+/// assert_eq!(group.exchange(None, Some(incoming))?, Some(group.rank()));
+/// assert_eq!(u16::from_ne_bytes(bytes), 258);
+/// # Ok::<(), consort::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Incoming<'a> {
     /// What the bytes mean.
@@ -108,6 +148,17 @@ impl Group {
     }
 
     /// Receives elements from a rank: as many as it sent.
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// group.send(&[1_u8], 0, 1)?;
+    /// group.send(&[2_u8], 0, 2)?;
+    /// // By tag, in whatever order.
+    /// let mut second = [0_u8];
+    /// group.recv(&mut second, 0, 2)?;
+    /// assert_eq!(second, [2]);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Argument`] when there is no such rank; otherwise see [`exchange`](Self::exchange).
@@ -170,6 +221,20 @@ impl Group {
 
     /// Sends a message, receives one, or both at once, whose types are known only at run time. Says
     /// whose message was received.
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// use consort::{Dtype, Incoming, Outgoing, Source, Target};
+    ///
+    /// let (dtype, tag) = (Dtype::I16, 3.into());
+    /// let (there, mut back) = ([7_u8; 64], [0_u8; 64]);
+    /// let (data, buffer) = (Source::from(&there[..]), Target::from(&mut back[..]));
+    /// let (to, from) = (group.rank(), Some(group.rank()));
+    /// let outgoing = Outgoing { dtype, data, to, tag };
+    /// group.exchange(Some(outgoing), Some(Incoming { dtype, buffer, from, tag }))?;
+    /// assert_eq!(back, there);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     ///
     /// # Errors
     /// * [`Error::Argument`]: there is no such rank, or the bytes are not whole elements, or both

@@ -90,6 +90,24 @@ impl Group {
 /// Where calls on borrowed buffers go on; see [`Group::scope`].
 ///
 /// The methods return at once. They mean what those of [`Group`] mean that are called the same.
+///
+/// ```
+/// use consort::{Element, ReduceOp, Scope};
+///
+/// /// Begins to average all layers, the last one first.
+/// fn average<'scope, T: Element>(
+///     scope: &Scope<'scope, '_>,
+///     layers: &'scope mut [Vec<T>],
+/// ) -> consort::Result<()> {
+///     layers.iter_mut().rev().try_for_each(|layer| scope.all_reduce(layer, ReduceOp::Avg))
+/// }
+///
+/// let group = consort::Builder::new().rank(0).world(1).init()?;
+/// let mut layers = [vec![1.0_f32; 8], vec![2.0; 4]];
+/// group.scope(|s| average(s, &mut layers))?;
+/// assert_eq!(layers[1], [2.0; 4]);
+/// # Ok::<(), consort::Error>(())
+/// ```
 pub struct Scope<'scope, 'env: 'scope> {
     group: Group,
     lender: &'scope Lender<'scope, 'env>,
@@ -100,6 +118,16 @@ pub struct Scope<'scope, 'env: 'scope> {
 impl<'scope> Scope<'scope, '_> {
     /// As [`Group::barrier`].
     ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// group.scope(|s| {
+    ///     s.barrier()?;
+    ///     // … while the others come …
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When the group cannot make calls at all.
     pub fn barrier(&self) -> Result<()> {
@@ -108,6 +136,14 @@ impl<'scope> Scope<'scope, '_> {
 
     /// As [`Group::all_reduce`].
     ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let mut gradients = [0.5_f32; 8];
+    /// group.scope(|s| s.all_reduce(&mut gradients, consort::ReduceOp::Sum))?;
+    /// assert_eq!(gradients, [0.5 * group.world() as f32; 8]);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When the call makes no sense. Nothing is moved, and the group goes on.
     pub fn all_reduce<T: Element>(&self, buffer: &'scope mut [T], op: ReduceOp) -> Result<()> {
@@ -115,6 +151,13 @@ impl<'scope> Scope<'scope, '_> {
     }
 
     /// As [`Group::broadcast`].
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let mut weights = [0.25_f32; 8];
+    /// group.scope(|s| s.broadcast(&mut weights, 0))?;
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When the call makes no sense. Nothing is moved, and the group goes on.
@@ -127,6 +170,13 @@ impl<'scope> Scope<'scope, '_> {
     }
 
     /// As [`Group::reduce`].
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let mut loss = [0.5_f64];
+    /// group.scope(|s| s.reduce(&mut loss, consort::ReduceOp::Max, 0))?;
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When the call makes no sense. Nothing is moved, and the group goes on.
@@ -142,6 +192,14 @@ impl<'scope> Scope<'scope, '_> {
 
     /// As [`Group::all_gather`].
     ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let mut everyone = vec![0_u32; group.world()];
+    /// group.scope(|s| s.all_gather(&[7], &mut everyone))?;
+    /// assert!(everyone.iter().all(|&number| number == 7));
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When the call makes no sense. Nothing is moved, and the group goes on.
     pub fn all_gather<T: Element>(
@@ -153,6 +211,15 @@ impl<'scope> Scope<'scope, '_> {
     }
 
     /// As [`Group::gather`].
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let is_root = group.rank().get() == 0;
+    /// let mut everyone = vec![0_u8; group.world()];
+    /// group.scope(|s| s.gather(&[9], is_root.then_some(&mut everyone[..]), 0))?;
+    /// assert_eq!(everyone[0], if is_root { 9 } else { 0 });
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When the call makes no sense. Nothing is moved, and the group goes on.
@@ -168,6 +235,16 @@ impl<'scope> Scope<'scope, '_> {
 
     /// As [`Group::scatter`].
     ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let batches = vec![3_i32; 2 * group.world()];
+    /// let mut mine = [0; 2];
+    /// let input = (group.rank().get() == 0).then_some(&batches[..]);
+    /// group.scope(|s| s.scatter(input, &mut mine, 0))?;
+    /// assert_eq!(mine, [3, 3]);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When the call makes no sense. Nothing is moved, and the group goes on.
     pub fn scatter<T: Element>(
@@ -181,6 +258,15 @@ impl<'scope> Scope<'scope, '_> {
     }
 
     /// As [`Group::reduce_scatter`].
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let gradients = vec![1.0_f32; 4 * group.world()];
+    /// let mut shard = [0.0; 4];
+    /// group.scope(|s| s.reduce_scatter(&gradients, &mut shard, consort::ReduceOp::Avg))?;
+    /// assert_eq!(shard, [1.0; 4]);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When the call makes no sense. Nothing is moved, and the group goes on.
@@ -196,6 +282,14 @@ impl<'scope> Scope<'scope, '_> {
 
     /// As [`Group::all_to_all`].
     ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let (tokens, mut received) = (vec![5_u16; group.world()], vec![0; group.world()]);
+    /// group.scope(|s| s.all_to_all(&tokens, &mut received))?;
+    /// assert_eq!(received[0], 5);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When the call makes no sense. Nothing is moved, and the group goes on.
     pub fn all_to_all<T: Element>(
@@ -207,6 +301,17 @@ impl<'scope> Scope<'scope, '_> {
     }
 
     /// As [`Group::send`].
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let mut received = [0_u8; 3];
+    /// group.scope(|s| {
+    ///     s.send(&[1_u8, 2, 3], 0, 7)?;
+    ///     s.recv(&mut received, 0, 7)
+    /// })?;
+    /// assert_eq!(received, [1, 2, 3]);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When there is no such rank.

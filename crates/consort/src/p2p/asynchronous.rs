@@ -74,6 +74,14 @@ impl Group {
 
     /// As [`recv`](Self::recv).
     ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let work = group.recv_async(vec![0_u64; 2], 0, 7)?;
+    /// group.send(&[3_u64, 4], 0, 7)?;
+    /// assert_eq!(work.wait()?, [3, 4]);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When there is no such rank.
     pub fn recv_async<B: Buffer>(
@@ -104,6 +112,30 @@ impl Group {
 
     /// Sends or receives a message whose types are known only at run time. Says whose message was
     /// received.
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// use consort::{Dtype, Incoming, Message, OwnedMessage, Rank, Tag, Target};
+    ///
+    /// /// Room for somebody's tensor.
+    /// struct Room {
+    ///     dtype: Dtype,
+    ///     bytes: Vec<u8>,
+    /// }
+    ///
+    /// impl OwnedMessage for Room {
+    ///     fn message(&mut self) -> Message<'_> {
+    ///         let buffer = Target::from(&mut self.bytes[..]);
+    ///         Message::In(Incoming { dtype: self.dtype, buffer, from: None, tag: Tag::from(7) })
+    ///     }
+    /// }
+    ///
+    /// let work = group.message_async(Room { dtype: Dtype::U32, bytes: vec![0; 8] })?;
+    /// group.send(&[5_u32, 6], 0, 7)?;
+    /// let (room, from) = work.wait()?;
+    /// assert_eq!((room.bytes.len(), from), (8, Some(Rank::from(0))));
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When there is no such rank, or the bytes are not whole elements.
