@@ -29,11 +29,11 @@ impl Envelope {
     }
 
     /// For the message with this number in its ring.
-    pub(super) fn to_bytes(self, number: u32, place: Where) -> [u8; LINE] {
-        let mut bytes = [0; LINE];
+    pub(super) fn to_bytes(self, number: u32, place: Where) -> [u8; WITH_ADDRESS] {
+        let mut bytes = [0; WITH_ADDRESS];
         if let Where::There(address) = place {
             bytes[17] = 1;
-            bytes[SIZE..SIZE + 8].copy_from_slice(&address.to_ne_bytes());
+            bytes[SIZE..].copy_from_slice(&address.to_ne_bytes());
         }
         bytes[..8].copy_from_slice(&(self.bytes as u64).to_ne_bytes());
         bytes[8..12].copy_from_slice(&number.to_ne_bytes());
@@ -43,7 +43,10 @@ impl Envelope {
     }
 
     /// Of the message that has to have this number, if none was lost and none came twice.
-    pub(super) fn from_bytes(bytes: [u8; LINE], number: u32) -> Result<(Self, Where), RingError> {
+    pub(super) fn from_bytes(
+        bytes: [u8; WITH_ADDRESS],
+        number: u32,
+    ) -> Result<(Self, Where), RingError> {
         let word = |at: usize| u32::from_ne_bytes([0, 1, 2, 3].map(|byte| bytes[at + byte]));
         let long =
             |at: usize| u64::from_ne_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|byte| bytes[at + byte]));
@@ -66,3 +69,5 @@ impl Envelope {
 
 /// How many bytes of its line an envelope takes.
 pub(super) const SIZE: usize = LINE - Rings::INLINE;
+/// How many it takes with the address of a message that is elsewhere.
+pub(super) const WITH_ADDRESS: usize = SIZE + 8;

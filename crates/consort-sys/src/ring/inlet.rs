@@ -53,10 +53,10 @@ impl Inlet {
     pub fn front(&mut self) -> Result<Option<Envelope>, RingError> {
         if self.front.is_none() && self.reader.ready(self.block.head(self.me))? > 0 {
             self.find_ring()?;
-            let mut line = [0; LINE];
-            let bytes = self.bytes(self.reader.place() * LINE, LINE);
-            Target::from(&mut line[..]).copy_from(bytes);
-            let (envelope, place) = Envelope::from_bytes(line, self.number)?;
+            let mut envelope = [0; envelope::WITH_ADDRESS];
+            let line = self.bytes(self.reader.place() * LINE, envelope.len());
+            Target::from(&mut envelope[..]).copy_from(line);
+            let (envelope, place) = Envelope::from_bytes(envelope, self.number)?;
             self.front = Some(Front { envelope, place, opened: false, taken: 0 });
         }
         Ok(self.front.as_ref().map(|front| front.envelope))

@@ -165,7 +165,8 @@ impl Outlet {
         let number = self.number;
         self.number = self.number.wrapping_add(1);
         let line = self.bytes(self.writer.place(0) * LINE, LINE);
-        line.copy_from((&envelope.to_bytes(number, place)[..]).into());
+        let envelope = envelope.to_bytes(number, place);
+        line.slice(0..envelope.len()).copy_from((&envelope[..]).into());
         line
     }
 
