@@ -13,6 +13,10 @@
 //! has to be the same, all of them fail with an error that shows the difference. A rank that does
 //! not come is named on every rank that does.
 //!
+//! What they do together: collectives ([`Group::all_reduce`] and its kind), which every rank calls
+//! alike; [messages](Group::send) from one rank to another; and [symmetric memory](symm), which
+//! all ranks of a host reach. Each can block, or go on [in the background](Work).
+//!
 //! Nobody gets into a meeting over TCP without the job's secret, which the launcher makes and
 //! hands to its ranks.
 //!
