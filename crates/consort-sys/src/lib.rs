@@ -21,6 +21,7 @@
 //! | [`board`] | how they keep in step |
 //! | [`ring`] | how they send messages to each other |
 //! | [`window`] | how they reach each other's buffers |
+//! | [`turn`] | how the threads of a rank take turns |
 //! | [`life`] | whether another process is alive |
 //! | [`dtype`] | what the bytes of a buffer mean, and how they can be combined |
 //! | [`reduce`] | one buffer made of many, at the speed of memory |
@@ -69,6 +70,7 @@ pub mod ring;
 mod root;
 mod stream;
 pub mod topo;
+pub mod turn;
 pub mod view;
 pub mod wait;
 pub mod window;

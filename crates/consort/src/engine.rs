@@ -11,6 +11,7 @@ mod lane;
 mod lookout;
 mod ops;
 mod pace;
+mod patient;
 mod post;
 mod progress;
 mod queue;

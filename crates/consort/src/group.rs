@@ -230,6 +230,10 @@ impl Group {
 
     /// The same group, whose calls wait so long for the other ranks.
     ///
+    /// The time counts from when a call is made, even if other threads or asynchronous calls are
+    /// before it. When it has passed, the group ends for all ranks, with the calls before it that
+    /// were kept waiting: no rank can leave out a call that others make.
+    ///
     /// ```
     /// # let group = consort::Builder::new().rank(0).world(1).init()?;
     /// group.within(std::time::Duration::from_secs(5)).barrier()?;

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use consort_sys::arena::{Arena, ArenaError, Piece};
 use consort_sys::board::{Alarm, Board, Entry};
@@ -15,8 +15,10 @@ use super::ground::Ground;
 use super::lookout::Lookout;
 use super::ops::Place as Window;
 use super::pace::{Notes, Pace, wait_once};
+use super::patient::{Patient, Stuck};
 use super::post::Post;
-use super::verdict::{Failure, Waiting};
+use super::queue::Queue;
+use super::verdict::Failure;
 use crate::backend::Terms;
 use crate::call::{Call, Description};
 use crate::error::{Error, Result};
@@ -151,11 +153,6 @@ impl Lane {
         &self.post
     }
 
-    /// How many calls were made.
-    pub(crate) fn number(&self) -> u64 {
-        self.number
-    }
-
     /// For those who wait for other ranks without a call.
     pub(crate) fn lookout(&self) -> Lookout {
         Lookout::new(self.neighbours.clone(), self.board.alarm())
@@ -166,12 +163,17 @@ impl Lane {
         self.board.alarm()
     }
 
-    /// Carries out a checked call on this thread.
+    /// Carries out a checked call on this thread, for which others may wait in line.
     #[inline]
-    pub(crate) fn run(&mut self, call: &Call<'_>, terms: Terms) -> Result<()> {
+    pub(crate) fn run(
+        &mut self,
+        call: &Call<'_>,
+        terms: Terms,
+        line: Option<&Queue>,
+    ) -> Result<()> {
         self.make_ready()?;
         let (window, description) = self.begin(call, terms);
-        let patient = Patient::new(Pace::Here(terms.timeout), description);
+        let patient = Patient::new(Pace::Here(terms.timeout, line), description);
         super::ops::run(self, call, window, patient)
     }
 
@@ -257,7 +259,7 @@ impl Lane {
     ) -> Result<()> {
         loop {
             match (drive.go_on(&mut self.board, &self.ground), patient.pace) {
-                (Progress::Blocked { rank, step }, Pace::Here(_)) => {
+                (Progress::Blocked { rank, step }, Pace::Here(..)) => {
                     self.wait(rank, step, patient)?;
                 }
                 (Progress::Blocked { rank, step }, Pace::Elsewhere(notes)) => {
@@ -413,54 +415,6 @@ impl Lane {
             self.fail(Failure::Aborted { reason: reason.to_owned() });
         }
     }
-}
-
-/// How a call waits, and what it is.
-#[derive(Debug)]
-pub(super) struct Patient<'p> {
-    pace: Pace<'p>,
-    description: Description,
-    /// When it first had to sleep. Most calls never do, and need not know the time.
-    began: Option<Instant>,
-}
-
-impl<'p> Patient<'p> {
-    #[inline]
-    pub(super) fn new(pace: Pace<'p>, description: Description) -> Self {
-        Self { pace, description, began: None }
-    }
-
-    /// Whether it makes sense to wait for a rank any longer.
-    fn look_round(
-        &mut self,
-        halted: Option<(usize, String)>,
-        neighbour: &Neighbour,
-    ) -> Result<(), Stuck> {
-        let began = *self.began.get_or_insert_with(Instant::now);
-        if let Some((by, reason)) = halted {
-            return Err(Stuck::Told { by, reason });
-        }
-        if neighbour.is_dead() {
-            return Err(Stuck::Dead);
-        }
-        let is_late = match self.pace {
-            Pace::Here(timeout) => began.elapsed() >= timeout,
-            Pace::Elsewhere(notes) => notes.is_late(),
-        };
-        if is_late { Err(Stuck::Late) } else { Ok(()) }
-    }
-
-    fn waiting(&self, number: u64) -> Waiting {
-        let waited = self.began.map_or(Duration::ZERO, |began| began.elapsed());
-        Waiting { description: self.description, number, waited }
-    }
-}
-
-/// Why a wait ended in vain.
-enum Stuck {
-    Told { by: usize, reason: String },
-    Dead,
-    Late,
 }
 
 /// How many ranks a group can have: each gets at least a cache line of every buffer.

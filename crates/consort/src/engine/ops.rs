@@ -36,8 +36,9 @@ pub(super) use self::window::Place;
 use self::window::Window;
 use super::drive::{GoOn, Turns};
 use super::ground::Ground;
-use super::lane::{Lane, Patient};
+use super::lane::Lane;
 use super::pace::at_once;
+use super::patient::Patient;
 use crate::call::Call;
 use crate::error::Result;
 

@@ -12,11 +12,13 @@ use std::time::Duration;
 use consort_store::Deadline;
 use consort_sys::board::Watch;
 
+use super::queue::Queue;
+
 /// How a call waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pace<'p> {
-    /// On the spot, asleep for so long at most.
-    Here(Duration),
+    /// On the spot, asleep for so long at most, and not longer than those have time who wait in line.
+    Here(Duration, Option<&'p Queue>),
     /// By returning to whoever polls it.
     Elsewhere(&'p Notes),
 }

@@ -1,28 +1,36 @@
 //! A group's calls in the order in which they were made, and the one lane they share.
 //!
-//! Whoever carries out a call has the lane to itself. A blocking call that finds nothing before it
-//! keeps the lock while it uses the lane: that is all a blocking call costs. Whoever carries out
-//! queued calls takes the lane out of the queue and leaves the lock alone, so that more can be
-//! queued meanwhile. It is the progress thread, or a thread that has nothing better to do: one that
-//! wants to make a blocking call after them, or that waits for one of them.
+//! Whoever carries out a call has the lane to itself. A blocking call that finds nobody before it
+//! passes a [turnstile](consort_sys::turn): that is all a blocking call costs. Everyone else stands
+//! in line at the desk, which is locked for moments only, so that calls can be queued and counted
+//! whatever somebody is waiting for in the lane.
 //!
-//! So the lock is held for long only by a blocking call, and while it is, nothing is queued.
+//! Whoever carries out queued calls takes the lane out of the turnstile, which stays barred. It is
+//! the progress thread, or a thread that has nothing better to do: one that wants to make a blocking
+//! call after them, or that waits for one of them.
+//!
+//! Each call has its own deadline, and those who carry out calls before it keep it as if it were
+//! theirs: when it has passed, the group ends.
 //!
 //! The last hold on a group may be let go while queued calls are on their way; then the group is
 //! left after the last of them.
 
+mod desk;
 mod held;
+mod inside;
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use consort_store::Deadline;
 use consort_sys::board::Alarm;
+use consort_sys::turn::{Turn, Turnstile};
 use consort_sys::wait::Patience;
 
+use self::desk::{Desk, Next};
 use self::held::Held;
 pub(crate) use self::held::{Carried, carry_out_here};
+use self::inside::Inside;
 use super::lane::Lane;
 use super::progress::{self, Charge};
 use crate::backend::Terms;
@@ -34,76 +42,50 @@ use crate::job::Job;
 /// The queue.
 #[derive(Debug)]
 pub(crate) struct Queue {
+    /// `None` while somebody carries out a queued call. It is barred then, and while somebody is in
+    /// line.
+    lane: Turnstile<Option<Box<Lane>>>,
     desk: Mutex<Desk>,
-    /// The lane is back, and nothing is queued.
+    /// It may be the turn of a thread in line.
     free: Condvar,
     alarm: Alarm,
     /// How the progress thread waits for this group's ranks.
     patience: Patience,
 }
 
-#[derive(Debug)]
-struct Desk {
-    /// `None` while somebody carries out a queued call.
-    lane: Option<Box<Lane>>,
-    jobs: VecDeque<Job>,
-    /// The number of the last call that was queued.
-    last: u64,
-    /// Whether the progress thread sees to this queue, or will.
-    attended: bool,
-    /// Whether the progress thread counts this queue among those it is there for.
-    served: bool,
-    /// Until when blocking calls wait behind queued ones.
-    waiting: Vec<Deadline>,
-    /// What has to be left once nothing is queued any more, if nobody else holds the group.
-    orphaned: Option<Arc<Membership>>,
-}
-
 impl Queue {
     pub(crate) fn new(lane: Lane, patience: Patience) -> Arc<Self> {
         let alarm = lane.alarm();
-        let desk = Desk {
-            lane: Some(Box::new(lane)),
-            jobs: VecDeque::new(),
-            last: 0,
-            attended: false,
-            served: false,
-            waiting: Vec::new(),
-            orphaned: None,
-        };
-        let (desk, free) = (Mutex::new(desk), Condvar::new());
-        Arc::new(Self { desk, free, alarm, patience })
+        let lane = Turnstile::new(Some(Box::new(lane)));
+        let (desk, free) = (Mutex::default(), Condvar::new());
+        Arc::new(Self { lane, desk, free, alarm, patience })
     }
 
     /// Carries out a checked call on this thread, after all that were made before it.
     #[inline]
     pub(crate) fn run(self: &Arc<Self>, call: &Call<'_>, terms: Terms) -> Result<()> {
-        let mut desk = self.lock();
-        if !desk.is_free() {
-            desk = self.catch_up(desk, terms.timeout);
+        match self.lane.pass() {
+            Some(turn) => Inside { queue: self, turn: Some(turn) }.run(call, terms),
+            None => {
+                let (inside, left) = self.wait_in_line(terms.timeout);
+                inside.run(call, Terms { timeout: left, ..terms })
+            }
         }
-        let lane = desk.lane.as_mut().expect("nobody else has it");
-        lane.run(call, terms)
     }
 
     /// Queues checked calls. Says which of the group's calls the first one is.
     pub(crate) fn submit(self: &Arc<Self>, mut job: Job) -> u64 {
         let mut desk = self.lock();
-        let number = desk.made() + 1;
-        job.accept(number);
         if !desk.served {
             if let Err(error) = progress::serve() {
                 drop(desk);
-                // The others are going to wait for this rank's part of the call.
-                let error = Error::Thread(error);
-                self.abort(&error.to_string());
-                job.finish(Err(error));
-                return number;
+                return self.refuse(job, Error::Thread(error));
             }
             desk.served = true;
         }
-        desk.last = desk.made() + job.count() as u64;
-        desk.jobs.push_back(job);
+        let number = self.lane.line_up(job.count() as u64) + 1;
+        job.accept(number);
+        desk.line.push_back(Next::Queued(job));
         let attended = std::mem::replace(&mut desk.attended, true);
         drop(desk);
         if !attended {
@@ -116,8 +98,9 @@ impl Queue {
     pub(crate) fn help(self: &Arc<Self>, number: u64) {
         loop {
             let mut desk = self.lock();
-            if desk.jobs.front().is_none_or(|job| job.number() > number) {
-                return;
+            match desk.line.front() {
+                Some(Next::Queued(job)) if job.number() <= number => {}
+                _ => return,
             }
             let Some((held, job)) = self.next_of(&mut desk) else { return };
             drop(desk);
@@ -136,9 +119,7 @@ impl Queue {
 
     /// Until when the call that is being carried out may keep others waiting.
     pub(crate) fn patience_of_others(&self) -> Deadline {
-        let desk = self.lock();
-        let queued = desk.jobs.iter().map(Job::deadline);
-        queued.chain(desk.waiting.iter().copied()).fold(Deadline::never(), Deadline::min)
+        self.lock().line.iter().map(Next::deadline).fold(Deadline::never(), Deadline::min)
     }
 
     pub(crate) fn patience(&self) -> Patience {
@@ -147,7 +128,7 @@ impl Queue {
 
     /// How many calls were made.
     pub(crate) fn calls(&self) -> u64 {
-        self.lock().made()
+        self.lane.count()
     }
 
     /// Ends the group, even if a call is being carried out.
@@ -155,93 +136,106 @@ impl Queue {
         self.alarm.halt(reason);
     }
 
-    /// Leaves the group: at once, or when what is queued is done. Nobody makes calls any more.
+    /// Leaves the group: at once, or when what is queued is done. Nobody makes calls any more. What it
+    /// was part of is let go of last, for that may take a while.
     pub(crate) fn close(&self, membership: Arc<Membership>) {
         let mut desk = self.lock();
-        if !desk.is_free() {
-            desk.orphaned = Some(membership);
-            return;
+        let lane = self.lane.enter().filter(|_| desk.line.is_empty()).and_then(|mut it| it.take());
+        match lane {
+            Some(lane) => desk.leave(lane, &membership),
+            None => desk.orphaned = Some(membership),
         }
-        desk.leave(&membership);
-        // Letting go of it may take a while.
-        drop(desk);
     }
 
-    /// Waits until nothing is before a blocking call, and helps with it.
+    /// Waits until it is the turn of a blocking call, and helps with what is before it. Says how
+    /// much of its time is left.
     #[cold]
-    fn catch_up<'a>(
-        self: &'a Arc<Self>,
-        mut desk: MutexGuard<'a, Desk>,
-        timeout: Duration,
-    ) -> MutexGuard<'a, Desk> {
+    fn wait_in_line(self: &Arc<Self>, timeout: Duration) -> (Inside<'_>, Duration) {
         let until = Deadline::after(timeout);
-        desk.waiting.push(until);
-        while !desk.is_free() {
-            match self.next_of(&mut desk) {
-                Some((held, job)) => {
-                    drop(desk);
-                    carry_out_here(held, job, until);
-                    desk = self.lock();
-                }
-                None => desk = self.free.wait(desk).unwrap_or_else(PoisonError::into_inner),
+        let mut desk = self.lock();
+        let number = self.lane.line_up(1) + 1;
+        desk.line.push_back(Next::Thread { number, until });
+        let turn = loop {
+            if let Some((held, job)) = self.next_of(&mut desk) {
+                drop(desk);
+                carry_out_here(held, job, until);
+                desk = self.lock();
+            } else if let Some(turn) = self.turn_of(number, &desk) {
+                break Some(turn);
+            } else {
+                desk = self.free.wait(desk).unwrap_or_else(PoisonError::into_inner);
             }
+        };
+        desk.line.pop_front();
+        if desk.line.is_empty() {
+            self.lane.open();
         }
-        let mine = desk.waiting.iter().position(|it| *it == until);
-        desk.waiting.swap_remove(mine.expect("it was put there above"));
-        desk
+        (Inside { queue: self, turn }, until.remaining().unwrap_or(Duration::MAX))
+    }
+
+    /// The lane, if it is there and this thread is the next.
+    fn turn_of(&self, mine: u64, desk: &Desk) -> Option<Turn<'_, Option<Box<Lane>>>> {
+        match desk.line.front() {
+            Some(Next::Thread { number, .. }) if *number == mine => {
+                self.lane.enter().filter(|turn| turn.is_some())
+            }
+            _ => None,
+        }
     }
 
     fn next_of(self: &Arc<Self>, desk: &mut Desk) -> Option<(Held, Job)> {
-        if desk.jobs.is_empty() {
-            return None;
+        let Some(Next::Queued(_)) = desk.line.front() else { return None };
+        let lane = self.lane.enter()?.take()?;
+        match desk.line.pop_front() {
+            Some(Next::Queued(job)) => Some((Held::new(self.clone(), lane), job)),
+            _ => unreachable!("it was looked at above"),
         }
-        let lane = desk.lane.take()?;
-        Some((Held::new(self.clone(), lane), desk.jobs.pop_front()?))
     }
 
     /// Takes the lane back from whoever carried out a queued call, and does `settle` in the same
     /// moment.
     fn take_back(self: &Arc<Self>, lane: Box<Lane>, settle: &mut dyn FnMut()) {
         let mut desk = self.lock();
-        desk.lane = Some(lane);
         settle();
-        if !desk.jobs.is_empty() {
-            if !std::mem::replace(&mut desk.attended, true) {
+        if desk.line.is_empty()
+            && let Some(membership) = desk.orphaned.take()
+        {
+            progress::let_go(membership.clone());
+            return desk.leave(lane, &membership);
+        }
+        *self.lane.enter().expect("nobody is in while the lane is out") = Some(lane);
+        if desk.line.is_empty() {
+            self.lane.open();
+        }
+        self.call_next(desk);
+    }
+
+    /// Has the first in line go on, now that the lane is free.
+    fn call_next(self: &Arc<Self>, mut desk: MutexGuard<'_, Desk>) {
+        match desk.line.front() {
+            Some(Next::Thread { .. }) => self.free.notify_all(),
+            Some(Next::Queued(_)) if !desk.attended => {
+                desk.attended = true;
                 drop(desk);
                 progress::attend(Charge::Calls(self.clone()));
             }
-        } else if let Some(membership) = desk.orphaned.take() {
-            progress::let_go(membership.clone());
-            desk.leave(&membership);
-        } else if !desk.waiting.is_empty() {
-            self.free.notify_all();
+            _ => {}
         }
+    }
+
+    /// Ends the group because calls cannot be carried out: the others are going to wait for this
+    /// rank's part of them.
+    #[cold]
+    fn refuse(&self, mut job: Job, error: Error) -> u64 {
+        let number = self.calls() + 1;
+        job.accept(number);
+        self.abort(&error.to_string());
+        job.finish(Err(error));
+        number
     }
 
     #[inline]
     fn lock(&self) -> MutexGuard<'_, Desk> {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Desk {
-    #[inline]
-    fn is_free(&self) -> bool {
-        self.jobs.is_empty() && self.lane.is_some()
-    }
-
-    /// Nothing is queued, and nobody makes calls any more.
-    fn leave(&mut self, membership: &Membership) {
-        if let (Some(lane), Some(neighbourhood)) = (self.lane.take(), &membership.neighbourhood) {
-            neighbourhood.take_back(lane);
-        }
-        if std::mem::take(&mut self.served) {
-            progress::stop_serving();
-        }
-    }
-
-    /// How many calls were made, carried out or not.
-    fn made(&self) -> u64 {
-        self.last.max(self.lane.as_ref().map_or(0, |lane| lane.number()))
     }
 }

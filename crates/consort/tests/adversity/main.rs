@@ -4,3 +4,4 @@
 mod meet;
 mod meeting;
 mod shortage;
+mod threads;

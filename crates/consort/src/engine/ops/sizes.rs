@@ -2,7 +2,8 @@
 
 use consort_sys::view::{Source, Target};
 
-use super::super::lane::{Lane, Patient};
+use super::super::lane::Lane;
+use super::super::patient::Patient;
 use super::slot;
 use super::tables::Tables;
 use crate::call::{Call, Inputs, Outputs};

@@ -47,13 +47,13 @@ impl Drop for Held {
 /// than `until`.
 pub(crate) fn carry_out_here(mut held: Held, mut job: Job, until: Deadline) {
     undisturbed(move || {
-        let until = until.min(job.deadline());
+        let (until, line) = (until.min(job.deadline()), held.queue.clone());
         let mut result = Ok(());
         for index in 0..job.count() {
             let mut lists = Lists::default();
             let call = job.call(index, &mut lists);
             let left = until.remaining().unwrap_or(std::time::Duration::MAX);
-            result = held.lane().run(&call, Terms::within(left));
+            result = held.lane().run(&call, Terms::within(left), Some(&line));
             if result.is_err() {
                 break;
             }

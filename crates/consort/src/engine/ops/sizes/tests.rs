@@ -67,15 +67,15 @@ fn lie(call: &Call<'_>, sizes: &[u64], told: &str) {
     let error = thread::scope(|scope| {
         scope.spawn(|| {
             let drive = liar.prepare(Tables::new(sizes, |_, _| {}));
-            let mut patient = Patient::new(Pace::Here(LIMIT), description);
+            let mut patient = Patient::new(Pace::Here(LIMIT, None), description);
             at_once(liar.go_on(drive, &mut patient)).unwrap();
         });
-        honest.run(call, Terms::within(LIMIT)).unwrap_err()
+        honest.run(call, Terms::within(LIMIT), None).unwrap_err()
     });
     let Error::Mismatch { rank: 0, theirs, .. } = &error else { panic!("{error}") };
     assert!(theirs.ends_with(told), "{error}");
-    assert!(honest.run(&Call::Barrier, Terms::within(LIMIT)).is_err());
-    let heard = liar.run(&Call::Barrier, Terms::within(LIMIT)).unwrap_err();
+    assert!(honest.run(&Call::Barrier, Terms::within(LIMIT), None).is_err());
+    let heard = liar.run(&Call::Barrier, Terms::within(LIMIT), None).unwrap_err();
     let Error::Aborted { by: 1, reason, .. } = &heard else { panic!("{heard}") };
     assert!(reason.ends_with(told), "{heard}");
 }

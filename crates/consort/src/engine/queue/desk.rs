@@ -1,0 +1,53 @@
+//! Where those stand in line who cannot have the lane at once.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use consort_store::Deadline;
+
+use crate::engine::lane::Lane;
+use crate::engine::progress;
+use crate::group::Job as Membership;
+use crate::job::Job;
+
+/// The line, and what there is to know for those who see to it.
+#[derive(Debug, Default)]
+pub(super) struct Desk {
+    pub(super) line: VecDeque<Next>,
+    /// Whether the progress thread sees to this queue, or will.
+    pub(super) attended: bool,
+    /// Whether the progress thread counts this queue among those it is there for.
+    pub(super) served: bool,
+    /// What has to be left once nothing is queued any more, if nobody else holds the group.
+    pub(super) orphaned: Option<Arc<Membership>>,
+}
+
+impl Desk {
+    /// Nothing is queued, and nobody makes calls any more.
+    pub(super) fn leave(&mut self, lane: Box<Lane>, membership: &Membership) {
+        if let Some(neighbourhood) = &membership.neighbourhood {
+            neighbourhood.take_back(lane);
+        }
+        if std::mem::take(&mut self.served) {
+            progress::stop_serving();
+        }
+    }
+}
+
+/// Who is in line.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// Calls that somebody has to carry out.
+    Queued(Job),
+    /// A thread with a call of its own.
+    Thread { number: u64, until: Deadline },
+}
+
+impl Next {
+    pub(super) fn deadline(&self) -> Deadline {
+        match self {
+            Self::Queued(job) => job.deadline(),
+            Self::Thread { until, .. } => *until,
+        }
+    }
+}
