@@ -42,10 +42,10 @@ pub struct Board {
 }
 
 impl Board {
-    /// How many bytes of its arena each rank gives, on a page of their own and zero at first.
-    pub const BYTES: usize = 4096;
-    /// How many steps a rank may be ahead of another: each has so many lines, and buffers.
-    pub const DEPTH: u32 = 8;
+    /// How many bytes of its arena each rank gives, on pages of their own and zero at first.
+    pub const BYTES: usize = 8192;
+    /// How many lines each rank has: so many steps, less the lag, it may be ahead of another.
+    pub const DEPTH: u32 = 32;
     /// How many steps before the last one it posted a rank may still read.
     pub const LAG: u32 = 2;
     /// How much data fits into a line.
@@ -77,11 +77,17 @@ impl Board {
         self.steps.behind(&self.blocks, step)
     }
 
-    /// The first other rank that may still read what a step's line and buffer held before, and the
-    /// step that it has to post first.
+    /// The first other rank that may still read what a step's line held before, and what the place
+    /// held that the step has among `places` places, used in turn, if it has one; and the step that
+    /// the rank has to post first.
+    ///
+    /// # Panics
+    /// When there are more places than lines.
     #[inline]
-    pub fn in_the_way(&mut self, step: u32) -> Option<(usize, u32)> {
-        self.steps.in_the_way(&self.blocks, step)
+    pub fn in_the_way(&mut self, step: u32, places: Option<u32>) -> Option<(usize, u32)> {
+        let places = places.unwrap_or(Self::DEPTH);
+        assert!(places <= Self::DEPTH, "what holds for the place holds for the line");
+        self.steps.in_the_way(&self.blocks, step, places)
     }
 
     /// Posts a step of this rank, with so much data in its line. Nobody may be

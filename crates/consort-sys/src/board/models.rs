@@ -28,7 +28,7 @@ impl Model {
     }
 
     fn publish(&self, steps: &mut Steps, me: usize, step: u32, value: u32) {
-        while let Some((rank, first)) = steps.in_the_way(self, step) {
+        while let Some((rank, first)) = steps.in_the_way(self, step, self.steps[0].len() as u32) {
             steps.doze(self, rank, first, Duration::ZERO);
         }
         // SAFETY: loom itself checks that nobody else is in the cell meanwhile.

@@ -52,11 +52,18 @@ impl Steps {
         false
     }
 
-    /// The first other rank that keeps this one from writing a step's line and buffer, because it
-    /// may still be reading what was there before; and the step that it has to post first.
+    /// The first other rank that keeps this one from writing what belongs to a step, of which there
+    /// are `places` used in turn, because it may still be reading what was there before; and the step
+    /// that it has to post first.
     #[inline]
-    pub(crate) fn in_the_way(&mut self, lines: &impl Lines, step: u32) -> Option<(usize, u32)> {
-        let first_after = step.wrapping_sub(self.depth).wrapping_add(1 + self.lag);
+    pub(crate) fn in_the_way(
+        &mut self,
+        lines: &impl Lines,
+        step: u32,
+        places: u32,
+    ) -> Option<(usize, u32)> {
+        debug_assert!(self.lag < places && places <= self.depth);
+        let first_after = step.wrapping_sub(places).wrapping_add(1 + self.lag);
         Some((self.behind(lines, first_after)?, first_after))
     }
 

@@ -22,6 +22,11 @@ pub(super) trait Turns {
     /// How many turns there are, the same on every rank.
     fn turns(&self) -> u32;
 
+    /// Whether something may be published in buffers, and not only in lines. The same on every rank.
+    fn uses_buffers(&self) -> bool {
+        true
+    }
+
     /// How many [stages](Ground::stage) are used, the same on every rank.
     fn stages(&self) -> u32 {
         0
@@ -260,7 +265,8 @@ impl<T: Turns> Drive<T> {
     #[inline]
     fn publish(&mut self, board: &mut Board, ground: &Ground) -> Option<Progress> {
         let step = self.first.wrapping_add(self.turn);
-        if let Some((rank, step)) = board.in_the_way(step) {
+        let places = self.turns.uses_buffers().then_some(Ground::BUFFERS);
+        if let Some((rank, step)) = board.in_the_way(step, places) {
             return Some(Progress::Blocked { rank, step });
         }
         if let Some(stopped) = self.meet(self.turns.before(self.turn), board) {

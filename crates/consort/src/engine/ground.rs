@@ -1,7 +1,6 @@
 //! The buffers that ranks publish their data in.
 
 use consort_sys::arena::{Arena, ArenaError, Piece};
-use consort_sys::board::Board;
 use consort_sys::reach::Reach;
 use consort_sys::view::{Source, Target};
 
@@ -18,6 +17,9 @@ pub(super) struct Ground {
 }
 
 impl Ground {
+    /// How many buffers there are: so many steps, less the lag, a rank may be ahead of another that
+    /// reads them.
+    pub(super) const BUFFERS: u32 = 8;
     /// How many bytes a buffer has.
     pub(super) const BUFFER: usize = 128 << 10;
     /// How many bytes a stage has.
@@ -26,7 +28,7 @@ impl Ground {
     pub(super) const STAGES: u32 = 3;
     /// How many bytes of its arena each rank sets aside.
     pub(super) const BYTES: usize =
-        Self::BUFFER * Board::DEPTH as usize + Self::STAGE * Self::STAGES as usize;
+        Self::BUFFER * Self::BUFFERS as usize + Self::STAGE * Self::STAGES as usize;
 
     /// `None` if one of the places is not in its arena.
     pub(super) fn new(
@@ -95,7 +97,7 @@ impl Ground {
     #[inline]
     pub(super) fn stage(&self, rank: usize, number: u32) -> Target<'_> {
         let (arena, offset) = &self.places[rank];
-        let buffers = Self::BUFFER * Board::DEPTH as usize;
+        let buffers = Self::BUFFER * Self::BUFFERS as usize;
         let offset = offset + buffers + (number % Self::STAGES) as usize * Self::STAGE;
         arena.view(offset, Self::STAGE).expect("all places were checked")
     }
@@ -103,7 +105,7 @@ impl Ground {
     #[inline]
     fn buffer(&self, rank: usize, step: u32) -> Target<'_> {
         let (arena, offset) = &self.places[rank];
-        let offset = offset + (step % Board::DEPTH) as usize * Self::BUFFER;
+        let offset = offset + (step % Self::BUFFERS) as usize * Self::BUFFER;
         arena.view(offset, Self::BUFFER).expect("all places were checked")
     }
 }

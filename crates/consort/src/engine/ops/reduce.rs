@@ -1,5 +1,6 @@
 //! The combination of everyone's data.
 
+use consort_sys::board::Board;
 use consort_sys::reduce::Kernel;
 use consort_sys::view::{Source, Target};
 
@@ -25,6 +26,11 @@ impl<'a> OneShot<'a> {
 }
 
 impl Turns for OneShot<'_> {
+    #[inline]
+    fn uses_buffers(&self) -> bool {
+        self.input.len() > Board::INLINE
+    }
+
     fn posts(&self) -> u32 {
         self.chunks
     }

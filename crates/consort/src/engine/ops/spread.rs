@@ -1,5 +1,6 @@
 //! The same data for all.
 
+use consort_sys::board::Board;
 use consort_sys::view::{Source, Target};
 
 use super::super::drive::{Need, Turns, View};
@@ -55,6 +56,8 @@ pub(super) struct Spread<'a> {
     data: Source<'a>,
     takes: Takes<'a>,
     chunks: u32,
+    /// How much any rank publishes.
+    largest: usize,
     way: Way,
 }
 
@@ -67,8 +70,8 @@ impl<'a> Spread<'a> {
         way: Way,
     ) -> Self {
         let data = data.unwrap_or(Source::from(&[][..]));
-        let chunks = chunks(largest.unwrap_or(data.len()), Ground::BUFFER);
-        Self { data, takes, chunks, way }
+        let largest = largest.unwrap_or(data.len());
+        Self { data, takes, chunks: chunks(largest, Ground::BUFFER), largest, way }
     }
 
     fn range(&self, len: usize, chunk: u32) -> std::ops::Range<usize> {
@@ -83,6 +86,11 @@ impl Turns for Spread<'_> {
 
     fn turns(&self) -> u32 {
         self.chunks + 1
+    }
+
+    #[inline]
+    fn uses_buffers(&self) -> bool {
+        self.largest > Board::INLINE
     }
 
     #[inline]
@@ -112,6 +120,10 @@ impl Turns for Spread<'_> {
 pub(super) struct Meet;
 
 impl Turns for Meet {
+    fn uses_buffers(&self) -> bool {
+        false
+    }
+
     fn posts(&self) -> u32 {
         1
     }
