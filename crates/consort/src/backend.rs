@@ -12,7 +12,7 @@ pub(crate) use self::fake::Fake;
 pub(crate) use self::host::Host;
 use crate::call::{Call, Operation};
 use crate::delivery::Delivery;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::group::Rank;
 use crate::job::Job;
 use crate::p2p::{Incoming, Outgoing};
@@ -110,6 +110,10 @@ use crate::p2p::{Incoming, Outgoing};
 ///
 ///     fn abort(&self, _reason: &str) {}
 ///
+///     fn failure(&self) -> Option<Error> {
+///         None
+///     }
+///
 ///     fn calls(&self) -> u64 {
 ///         *self.calls.lock().expect("no thread has panicked")
 ///     }
@@ -159,6 +163,10 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// Ends the group: calls and messages that are being carried out and all later ones fail, if
     /// possible on all ranks. Never waits for long.
     fn abort(&self, reason: &str);
+
+    /// Why the group has failed, if it has as far as this rank knows: the error that the next call
+    /// would give. Never waits, whatever calls are being carried out.
+    fn failure(&self) -> Option<Error>;
 
     /// How many calls came in.
     fn calls(&self) -> u64;

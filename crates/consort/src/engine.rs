@@ -6,6 +6,7 @@
 //! blocks, so that a caller's own thread and the progress thread run the same code.
 
 mod drive;
+mod fate;
 mod ground;
 mod lane;
 mod lookout;

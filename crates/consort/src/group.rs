@@ -357,6 +357,24 @@ impl Group {
         }
     }
 
+    /// Why the group has failed, if it has: the error that its next call would give. Never waits,
+    /// even while another thread is in a call.
+    ///
+    /// It is what this rank knows. That another rank has given the group up it knows at once; that
+    /// one has died is found out by whoever waits for it.
+    ///
+    /// ```
+    /// let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// assert!(group.failure().is_none());
+    /// group.abort("the data has run out");
+    /// let failure = group.failure().expect("it was given up");
+    /// assert_eq!(failure.to_string(), group.barrier().unwrap_err().to_string());
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    pub fn failure(&self) -> Option<Error> {
+        self.shared.backend.as_ref()?.failure()
+    }
+
     #[inline]
     pub(crate) fn is_on_one_host(&self) -> bool {
         self.shared.backend.is_some()

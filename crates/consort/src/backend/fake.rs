@@ -39,17 +39,18 @@ impl Fake {
     /// Counts calls.
     fn begin(&self, count: u64) -> Result<()> {
         let mut state = self.lock();
-        match &state.aborted {
+        match self.ended(&state) {
+            Some(error) => Err(error),
             None => {
                 state.calls += count;
                 Ok(())
             }
-            Some(reason) => Err(Error::Aborted {
-                group: self.group.clone(),
-                by: self.rank.get(),
-                reason: reason.clone(),
-            }),
         }
+    }
+
+    fn ended(&self, state: &State) -> Option<Error> {
+        let reason = state.aborted.clone()?;
+        Some(Error::Aborted { group: self.group.clone(), by: self.rank.get(), reason })
     }
 
     fn pretend(&self, call: &Call<'_>) {
@@ -125,6 +126,10 @@ impl Backend for Fake {
 
     fn abort(&self, reason: &str) {
         self.lock().aborted.get_or_insert_with(|| reason.to_owned());
+    }
+
+    fn failure(&self) -> Option<Error> {
+        self.ended(&self.lock())
     }
 
     fn calls(&self) -> u64 {

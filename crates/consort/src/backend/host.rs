@@ -11,7 +11,7 @@ use super::{Backend, Capabilities, Terms};
 use crate::call::{Call, Operation};
 use crate::delivery::Delivery;
 use crate::engine::{Courier, Exchange, Lane, Post, Queue};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::group::{Job as Membership, Rank};
 use crate::job::Job;
 use crate::p2p::{Incoming, Outgoing};
@@ -70,6 +70,10 @@ impl Backend for Host {
     fn abort(&self, reason: &str) {
         self.queue.abort(reason);
         self.post.ring_all();
+    }
+
+    fn failure(&self) -> Option<Error> {
+        self.queue.failure()
     }
 
     fn calls(&self) -> u64 {

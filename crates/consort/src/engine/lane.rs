@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use consort_sys::arena::{Arena, ArenaError, Piece};
-use consort_sys::board::{Alarm, Board, Entry};
+use consort_sys::board::{Board, Entry};
 use consort_sys::life::{Life, Sign};
 use consort_sys::reach::Reach;
 use consort_sys::wait::Patience;
 
 use super::drive::{Drive, GoOn, Progress, Turns};
+use super::fate::Fate;
 use super::ground::Ground;
 use super::lookout::Lookout;
 use super::ops::Place as Window;
@@ -71,7 +72,6 @@ impl Place {
 /// The lane.
 #[derive(Debug)]
 pub(crate) struct Lane {
-    name: String,
     me: usize,
     neighbours: Vec<Neighbour>,
     board: Board,
@@ -86,7 +86,7 @@ pub(crate) struct Lane {
     number: u64,
     /// A digest of all of them.
     digest: u64,
-    failure: Option<Failure>,
+    fate: Fate,
 }
 
 impl Lane {
@@ -116,10 +116,10 @@ impl Lane {
         let reaches = neighbours.iter().map(|neighbour| neighbour.reach).collect();
         let ground = Ground::new(me, mine.ground, places(1), reaches).ok_or_else(outside)?;
         let blocks = (mine.post, &places(2)[..]);
+        let fate = Fate::new(name, me, board.alarm());
         let lookout = Lookout::new(neighbours.clone(), board.alarm());
         let post = Post::new(name, me, lookout, blocks, patience);
         Ok(Self {
-            name: name.to_owned(),
             me,
             neighbours,
             board,
@@ -130,7 +130,7 @@ impl Lane {
             stages: 0,
             number: 0,
             digest: 0,
-            failure: None,
+            fate,
         })
     }
 
@@ -158,9 +158,9 @@ impl Lane {
         Lookout::new(self.neighbours.clone(), self.board.alarm())
     }
 
-    /// What ends the group while a call is being carried out.
-    pub(crate) fn alarm(&self) -> Alarm {
-        self.board.alarm()
+    /// What becomes of the group, for those who want to know or decide it meanwhile.
+    pub(super) fn fate(&self) -> &Fate {
+        &self.fate
     }
 
     /// Carries out a checked call on this thread, for which others may wait in line.
@@ -188,7 +188,7 @@ impl Lane {
     #[inline]
     fn make_ready(&mut self) -> Result<()> {
         // A rank that need not wait, or comes late, would not hear of it otherwise.
-        if self.failure.is_some() || self.board.is_halted() {
+        if self.board.is_halted() {
             return Err(self.refuse());
         }
         match self.ground.commit() {
@@ -207,11 +207,7 @@ impl Lane {
     /// Why no more calls can be made.
     #[cold]
     fn refuse(&mut self) -> Error {
-        match (&self.failure, self.board.halted_by()) {
-            (None, Some((by, reason))) => self.fail(Failure::Told { by, reason }),
-            (None, None) => unreachable!("it has failed, here or elsewhere"),
-            (Some(failure), _) => failure.error(&self.name, self.me),
-        }
+        self.fate.error().expect("it has failed, here or elsewhere")
     }
 
     /// Counts a call, and finds where in this rank's arena its memory lies, if it is to be worked on
@@ -349,11 +345,9 @@ impl Lane {
 
     /// Ends the group: here, and for everyone else.
     pub(super) fn fail(&mut self, failure: Failure) -> Error {
-        if !matches!(failure, Failure::Told { .. }) {
-            self.board.halt(&failure.to_string());
-            self.post.ring_all();
-        }
-        self.failure.insert(failure).error(&self.name, self.me)
+        let error = self.fate.decide(failure);
+        self.post.ring_all();
+        error
     }
 
     fn differ(&mut self, rank: usize) -> Error {
@@ -411,9 +405,7 @@ impl Lane {
 
     /// Ends the group by this rank's own will.
     pub(crate) fn abort(&mut self, reason: &str) {
-        if self.failure.is_none() {
-            self.fail(Failure::Aborted { reason: reason.to_owned() });
-        }
+        self.fail(Failure::Aborted { reason: reason.to_owned() });
     }
 }
 

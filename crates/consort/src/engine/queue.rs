@@ -23,7 +23,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use consort_store::Deadline;
-use consort_sys::board::Alarm;
 use consort_sys::turn::{Turn, Turnstile};
 use consort_sys::wait::Patience;
 
@@ -31,6 +30,7 @@ use self::desk::{Desk, Next};
 use self::held::Held;
 pub(crate) use self::held::{Carried, carry_out_here};
 use self::inside::Inside;
+use super::fate::Fate;
 use super::lane::Lane;
 use super::progress::{self, Charge};
 use crate::backend::Terms;
@@ -48,17 +48,17 @@ pub(crate) struct Queue {
     desk: Mutex<Desk>,
     /// It may be the turn of a thread in line.
     free: Condvar,
-    alarm: Alarm,
+    fate: Fate,
     /// How the progress thread waits for this group's ranks.
     patience: Patience,
 }
 
 impl Queue {
     pub(crate) fn new(lane: Lane, patience: Patience) -> Arc<Self> {
-        let alarm = lane.alarm();
+        let fate = lane.fate().clone();
         let lane = Turnstile::new(Some(Box::new(lane)));
         let (desk, free) = (Mutex::default(), Condvar::new());
-        Arc::new(Self { lane, desk, free, alarm, patience })
+        Arc::new(Self { lane, desk, free, fate, patience })
     }
 
     /// Carries out a checked call on this thread, after all that were made before it.
@@ -133,7 +133,12 @@ impl Queue {
 
     /// Ends the group, even if a call is being carried out.
     pub(crate) fn abort(&self, reason: &str) {
-        self.alarm.halt(reason);
+        self.fate.halt(reason);
+    }
+
+    /// Why the group has failed, if it has.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.fate.error()
     }
 
     /// Leaves the group: at once, or when what is queued is done. Nobody makes calls any more. What it

@@ -158,6 +158,10 @@ impl Backend for Noting {
 
     fn abort(&self, _reason: &str) {}
 
+    fn failure(&self) -> Option<Error> {
+        None
+    }
+
     fn calls(&self) -> u64 {
         self.noted.lock().unwrap().len() as u64
     }

@@ -1,0 +1,94 @@
+//! What is known of a group that has failed, without a call.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use consort::{Error, Group};
+use consort_testkit::{Outcome, Ranks, ranks};
+
+use crate::meet::{SOON, meet, works};
+
+#[test]
+fn that_a_rank_has_died_is_known_to_every_thread_while_one_waits_in_a_call() {
+    let mut job = Ranks::new(3).start(|ctx| {
+        let group = meet(ctx);
+        works(&group);
+        assert!(group.failure().is_none());
+        if ctx.rank() == 2 {
+            ctx.reach("here");
+            let _: bool = ctx.told("never");
+        }
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| group.barrier().unwrap_err());
+            while group.calls() < 2 {
+                thread::yield_now();
+            }
+            assert!(group.failure().is_none());
+            ctx.reach("here");
+            let known = await_failure(&group);
+            let found = waiting.join().unwrap();
+            assert!(found.to_string().contains("rank 2 is gone"), "{found}");
+            for later in [known, group.failure().unwrap(), group.barrier().unwrap_err()] {
+                assert_eq!(later.to_string(), found.to_string());
+            }
+            matches!(found, Error::PeerLost { rank: 2, .. })
+        })
+    });
+    for rank in 0..3 {
+        job.await_point(rank, "here");
+    }
+    job.kill(2);
+    let outcomes = job.wait();
+    assert!(outcomes[..2].contains(&Outcome::Done(true)), "nobody has found it: {outcomes:?}");
+    assert!(!outcomes[..2].iter().any(|outcome| matches!(outcome, Outcome::Panicked(_))));
+}
+
+#[test]
+fn that_another_rank_has_given_the_group_up_is_known_without_a_call() {
+    ranks(2, |ctx| {
+        let world = meet(ctx);
+        let group = world.split(Some(0), 0).unwrap().unwrap();
+        if ctx.rank() == 1 {
+            group.abort("the data has run out");
+        }
+        let error = await_failure(&group);
+        let Error::Aborted { by: 1, reason, .. } = &error else { panic!("{error}") };
+        assert_eq!(reason, "the data has run out");
+        assert!(world.failure().is_none(), "another group has failed");
+        works(&world);
+    });
+}
+
+#[test]
+fn that_ranks_made_different_calls_is_known_afterwards() {
+    ranks(2, |ctx| {
+        let group = meet(ctx);
+        let error = match ctx.rank() {
+            0 => group.barrier().unwrap_err(),
+            _ => group.all_gather(&[1_u8], &mut [0; 2]).unwrap_err(),
+        };
+        assert!(matches!(error, Error::Mismatch { .. } | Error::Aborted { .. }), "{error}");
+        assert_eq!(group.failure().unwrap().to_string(), error.to_string());
+    });
+}
+
+#[test]
+fn a_group_that_is_only_pretended_knows_that_it_was_given_up() {
+    let group = Group::fake(1, 3).unwrap();
+    assert!(group.failure().is_none());
+    group.abort("enough");
+    let error = group.failure().unwrap();
+    assert!(matches!(&error, Error::Aborted { by: 1, reason, .. } if reason == "enough"));
+    assert_eq!(group.barrier().unwrap_err().to_string(), error.to_string());
+}
+
+fn await_failure(group: &Group) -> Error {
+    let begun = Instant::now();
+    loop {
+        if let Some(error) = group.failure() {
+            return error;
+        }
+        assert!(begun.elapsed() < SOON, "it is not known");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
