@@ -110,7 +110,7 @@ use crate::p2p::{Incoming, Outgoing};
 ///
 ///     fn abort(&self, _reason: &str) {}
 ///
-///     fn failure(&self) -> Option<Error> {
+///     fn error(&self) -> Option<Error> {
 ///         None
 ///     }
 ///
@@ -166,7 +166,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
 
     /// Why the group has failed, if it has as far as this rank knows: the error that the next call
     /// would give. Never waits, whatever calls are being carried out.
-    fn failure(&self) -> Option<Error>;
+    fn error(&self) -> Option<Error>;
 
     /// How many calls came in.
     fn calls(&self) -> u64;

@@ -365,14 +365,14 @@ impl Group {
     ///
     /// ```
     /// let group = consort::Builder::new().rank(0).world(1).init()?;
-    /// assert!(group.failure().is_none());
+    /// assert!(group.error().is_none());
     /// group.abort("the data has run out");
-    /// let failure = group.failure().expect("it was given up");
+    /// let failure = group.error().expect("it was given up");
     /// assert_eq!(failure.to_string(), group.barrier().unwrap_err().to_string());
     /// # Ok::<(), consort::Error>(())
     /// ```
-    pub fn failure(&self) -> Option<Error> {
-        self.shared.backend.as_ref()?.failure()
+    pub fn error(&self) -> Option<Error> {
+        self.shared.backend.as_ref()?.error()
     }
 
     #[inline]

@@ -71,7 +71,7 @@ impl Neighbourhood {
     ) -> Result<(Self, Option<Lane>)> {
         let round = Round::new(meeting, me, members, until);
         let settled = Self::settle_with(&round, members.len());
-        settled.inspect_err(|error| round.give_up(error))
+        settled.map_err(|error| round.give_up(error))
     }
 
     fn settle_with(round: &Round<'_>, world: usize) -> Result<(Self, Option<Lane>)> {

@@ -128,7 +128,7 @@ impl Backend for Fake {
         self.lock().aborted.get_or_insert_with(|| reason.to_owned());
     }
 
-    fn failure(&self) -> Option<Error> {
+    fn error(&self) -> Option<Error> {
         self.ended(&self.lock())
     }
 

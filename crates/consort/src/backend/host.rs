@@ -72,8 +72,8 @@ impl Backend for Host {
         self.post.ring_all();
     }
 
-    fn failure(&self) -> Option<Error> {
-        self.queue.failure()
+    fn error(&self) -> Option<Error> {
+        self.queue.error()
     }
 
     fn calls(&self) -> u64 {

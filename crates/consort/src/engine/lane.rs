@@ -283,13 +283,20 @@ impl Lane {
     /// Ends the group because a rank's memory cannot be read: most likely it has died.
     #[cold]
     fn lose(&mut self, rank: usize, error: io::ErrorKind, patient: &Patient<'_>) -> Error {
-        let failure = match self.neighbours[rank].is_dead() {
-            true => Failure::Dead { rank, waiting: patient.waiting(self.number) },
-            false => Failure::Aborted {
-                reason: format!("it could not read the memory of rank {rank}: {error}"),
-            },
-        };
-        self.fail(failure)
+        if self.neighbours[rank].is_dead() {
+            return self.mourn(rank, patient);
+        }
+        let reason = format!("it could not read the memory of rank {rank}: {error}");
+        self.fail(Failure::Aborted { reason })
+    }
+
+    /// Ends the group because a rank has died, unless that rank has ended it before it went.
+    #[cold]
+    fn mourn(&mut self, rank: usize, patient: &Patient<'_>) -> Error {
+        if self.board.is_halted() {
+            return self.refuse();
+        }
+        self.fail(Failure::Dead { rank, waiting: patient.waiting(self.number) })
     }
 
     fn wait(&mut self, rank: usize, step: u32, patient: &mut Patient<'_>) -> Result<()> {
@@ -334,7 +341,7 @@ impl Lane {
         let waiting = patient.waiting(self.number);
         let failure = match stuck {
             Stuck::Told { by, reason } => Failure::Told { by, reason },
-            Stuck::Dead => Failure::Dead { rank, waiting },
+            Stuck::Dead => return Err(self.mourn(rank, patient)),
             Stuck::Late => {
                 let missing = (0..self.world()).filter(|&rank| !self.board.has_posted(rank, step));
                 Failure::Late { missing: missing.collect(), waiting }

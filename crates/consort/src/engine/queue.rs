@@ -137,7 +137,7 @@ impl Queue {
     }
 
     /// Why the group has failed, if it has.
-    pub(crate) fn failure(&self) -> Option<Error> {
+    pub(crate) fn error(&self) -> Option<Error> {
         self.fate.error()
     }
 

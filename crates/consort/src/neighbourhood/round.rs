@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use consort_store::{Deadline, Error as StoreError, Store};
+use consort_store::{Deadline, Error as StoreError, Store, Swap};
 use consort_sys::life::{Life, Sign};
 use consort_sys::pass::PassError;
 
@@ -44,14 +44,18 @@ impl<'a> Round<'a> {
     }
 
     /// Tells the others, as far as that is possible, that this rank cannot go on. What they hear of
-    /// is what went wrong first, and on which rank.
-    pub(super) fn give_up(&self, why: &Error) {
-        let rank = match why {
-            Error::PeerUnable { .. } => return,
-            Error::Sharing(error) => error.rank().unwrap_or(self.me),
-            _ => self.me,
+    /// is what went wrong first, and on which rank; so does this one, unless it failed by itself.
+    pub(super) fn give_up(&self, why: Error) -> Error {
+        let at_fault = match &why {
+            Error::PeerUnable { .. } => return why,
+            Error::Sharing(error) => error.rank(),
+            _ => None,
         };
-        let _ = self.meeting.compare_set(GIVEN_UP, None, &encode(&(rank, why.to_string())));
+        let told = encode(&(at_fault.unwrap_or(self.me), why.to_string()));
+        match self.meeting.compare_set(GIVEN_UP, None, &told) {
+            Ok(Swap::Differs(earlier)) if at_fault.is_some() => read_why(&earlier).unwrap_or(why),
+            _ => why,
+        }
     }
 
     /// Waits until every rank has told something under this name, and says what, in the order of
@@ -91,11 +95,7 @@ impl<'a> Round<'a> {
         // Looked for first: what they have said before is heard below.
         let ended = lives.iter().position(|life| life.sign() == Sign::Ended);
         match self.meeting.get(GIVEN_UP, Deadline::now()) {
-            Ok(told) => {
-                let (rank, reason) = decode(&told).map_err(Error::Argument)?;
-                let (group, call) = ("world".to_owned(), "the meeting");
-                return Err(Error::PeerUnable { group, rank, call, reason });
-            }
+            Ok(told) => return Err(read_why(&told).unwrap_or_else(Error::Argument)),
             Err(StoreError::Timeout { .. }) => {}
             Err(other) => return Err(other.into()),
         }
@@ -107,6 +107,12 @@ impl<'a> Round<'a> {
             }
         }
     }
+}
+
+/// What a rank has told that gave up.
+fn read_why(told: &[u8]) -> Result<Error, String> {
+    let (rank, reason) = decode(told)?;
+    Ok(Error::PeerUnable { group: "world".to_owned(), rank, call: "the meeting", reason })
 }
 
 fn key(what: &str, rank: u32) -> String {

@@ -37,7 +37,11 @@ impl<'a> Wait<'a> {
                 return Err(Stuck::Told { by, reason });
             }
             if let Some(&rank) = ranks.iter().find(|&&rank| lookout.is_dead(rank)) {
-                return Err(Stuck::Dead(rank));
+                // It may have ended the group before it went.
+                return Err(match lookout.halted_by() {
+                    Some((by, reason)) => Stuck::Told { by, reason },
+                    None => Stuck::Dead(rank),
+                });
             }
         }
         if began.elapsed() >= self.group.timeout() { Err(Stuck::Late) } else { Ok(()) }

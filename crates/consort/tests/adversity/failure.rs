@@ -13,7 +13,7 @@ fn that_a_rank_has_died_is_known_to_every_thread_while_one_waits_in_a_call() {
     let mut job = Ranks::new(3).start(|ctx| {
         let group = meet(ctx);
         works(&group);
-        assert!(group.failure().is_none());
+        assert!(group.error().is_none());
         if ctx.rank() == 2 {
             ctx.reach("here");
             let _: bool = ctx.told("never");
@@ -23,12 +23,12 @@ fn that_a_rank_has_died_is_known_to_every_thread_while_one_waits_in_a_call() {
             while group.calls() < 2 {
                 thread::yield_now();
             }
-            assert!(group.failure().is_none());
+            assert!(group.error().is_none());
             ctx.reach("here");
             let known = await_failure(&group);
             let found = waiting.join().unwrap();
             assert!(found.to_string().contains("rank 2 is gone"), "{found}");
-            for later in [known, group.failure().unwrap(), group.barrier().unwrap_err()] {
+            for later in [known, group.error().unwrap(), group.barrier().unwrap_err()] {
                 assert_eq!(later.to_string(), found.to_string());
             }
             matches!(found, Error::PeerLost { rank: 2, .. })
@@ -54,7 +54,7 @@ fn that_another_rank_has_given_the_group_up_is_known_without_a_call() {
         let error = await_failure(&group);
         let Error::Aborted { by: 1, reason, .. } = &error else { panic!("{error}") };
         assert_eq!(reason, "the data has run out");
-        assert!(world.failure().is_none(), "another group has failed");
+        assert!(world.error().is_none(), "another group has failed");
         works(&world);
     });
 }
@@ -68,16 +68,16 @@ fn that_ranks_made_different_calls_is_known_afterwards() {
             _ => group.all_gather(&[1_u8], &mut [0; 2]).unwrap_err(),
         };
         assert!(matches!(error, Error::Mismatch { .. } | Error::Aborted { .. }), "{error}");
-        assert_eq!(group.failure().unwrap().to_string(), error.to_string());
+        assert_eq!(group.error().unwrap().to_string(), error.to_string());
     });
 }
 
 #[test]
 fn a_group_that_is_only_pretended_knows_that_it_was_given_up() {
     let group = Group::fake(1, 3).unwrap();
-    assert!(group.failure().is_none());
+    assert!(group.error().is_none());
     group.abort("enough");
-    let error = group.failure().unwrap();
+    let error = group.error().unwrap();
     assert!(matches!(&error, Error::Aborted { by: 1, reason, .. } if reason == "enough"));
     assert_eq!(group.barrier().unwrap_err().to_string(), error.to_string());
 }
@@ -85,7 +85,7 @@ fn a_group_that_is_only_pretended_knows_that_it_was_given_up() {
 fn await_failure(group: &Group) -> Error {
     let begun = Instant::now();
     loop {
-        if let Some(error) = group.failure() {
+        if let Some(error) = group.error() {
             return error;
         }
         assert!(begun.elapsed() < SOON, "it is not known");

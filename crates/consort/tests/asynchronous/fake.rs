@@ -158,7 +158,7 @@ impl Backend for Noting {
 
     fn abort(&self, _reason: &str) {}
 
-    fn failure(&self) -> Option<Error> {
+    fn error(&self) -> Option<Error> {
         None
     }
 

@@ -89,6 +89,10 @@ impl Post {
             Stuck::Told { by, reason } => self.aborted(by, reason),
             Stuck::Left { ranks } => Error::Left { group, ranks: numbers(ranks), call },
             Stuck::Dead { rank } => {
+                // It may have ended the group before it went.
+                if let Some((by, reason)) = self.lookout.halted_by().filter(|it| it.0 != self.me) {
+                    return self.aborted(by, reason);
+                }
                 self.halt(&format!("rank {rank} is gone; it waited in {call} for {waited:.1?}"));
                 Error::PeerLost { group, rank: rank as u32, call, number, waited }
             }
