@@ -25,6 +25,7 @@ use crate::symm::Commons;
 /// ```
 /// let right_of = |rank: consort::Rank, world: u32| consort::Rank::from((rank.get() + 1) % world);
 /// assert_eq!(right_of(3.into(), 4).index(), 0);
+/// assert!(right_of(0.into(), 4) == 1);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rank(pub(crate) u32);
@@ -49,6 +50,12 @@ impl Rank {
 impl From<u32> for Rank {
     fn from(number: u32) -> Self {
         Self(number)
+    }
+}
+
+impl PartialEq<u32> for Rank {
+    fn eq(&self, number: &u32) -> bool {
+        self.0 == *number
     }
 }
 
@@ -198,6 +205,19 @@ impl Group {
     /// The ranks that the members have in the group of all, in the order of their ranks here.
     pub fn world_ranks(&self) -> &[u32] {
         &self.shared.world_ranks
+    }
+
+    /// The rank that a process has here which has this one in the group of all, if it is a member.
+    ///
+    /// ```
+    /// let group = consort::Group::fake(0, 4)?;
+    /// assert_eq!(group.rank_of(3), Some(3.into()));
+    /// assert_eq!(group.rank_of(4), None);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    pub fn rank_of(&self, world_rank: u32) -> Option<Rank> {
+        let at = self.shared.world_ranks.iter().position(|&rank| rank == world_rank)?;
+        Some(Rank(at as u32))
     }
 
     /// The job's name.

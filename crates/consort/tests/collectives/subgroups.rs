@@ -66,6 +66,7 @@ fn a_list_says_who_belongs_to_a_new_group_and_in_which_order() {
             (_, chosen) => {
                 let chosen = chosen.unwrap();
                 assert_eq!(chosen.world_ranks(), [3, 0, 2]);
+                assert_eq!([3, 1].map(|rank| chosen.rank_of(rank)), [Some(0.into()), None]);
                 works(&chosen);
             }
         }

@@ -112,13 +112,13 @@ fn a_blocking_receive_from_anybody_is_behind_those_that_wait_for_somebody() {
             0 => {
                 // Nobody waits asynchronously for what has come from rank 1.
                 let mut received = room::<u32>(10);
-                assert_eq!(group.recv_any(&mut received, 7).unwrap(), 1.into());
+                assert_eq!(group.recv_any(&mut received, 7).unwrap(), 1);
                 assert_eq!(received, coded(0, 10));
                 group.send(&[1_u8], 2, 1).unwrap();
                 group.recv(&mut received, 2, 7).unwrap();
                 assert_eq!(received, coded(11, 10));
                 assert_eq!(from_one.unwrap().wait().unwrap(), coded(10, 10));
-                assert_eq!(group.recv_any(&mut received, 7).unwrap(), 1.into());
+                assert_eq!(group.recv_any(&mut received, 7).unwrap(), 1);
             }
             2 => {
                 group.recv(&mut [0_u8], 0, 1).unwrap();
