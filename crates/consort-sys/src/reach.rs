@@ -64,13 +64,19 @@ impl Reach {
     /// When the process has ended, or there is no such memory. The target may have been written in
     /// part.
     pub fn read(&self, address: u64, into: Target<'_>) -> io::Result<()> {
+        let read = self.read_all(address, into);
+        // Even what was read in part is somebody's memory, and has to be of its type.
+        into.make_truths();
+        read
+    }
+
+    fn read_all(&self, address: u64, into: Target<'_>) -> io::Result<()> {
         let mut done = 0;
         while done < into.len() {
             let rest = into.slice(done..into.len());
             let from = address.checked_add(done as u64).ok_or(io::ErrorKind::InvalidInput)?;
             done += self.read_some(from, rest)?;
         }
-        into.make_truths();
         Ok(())
     }
 
@@ -116,6 +122,35 @@ mod tests {
         let mut here = [false; 4];
         reach.read(there.as_ptr().addr() as u64, bool::target(&mut here)).unwrap();
         assert_eq!(here, [false, true, true, true]);
+    }
+
+    #[test]
+    fn truths_stay_truths_if_only_a_part_can_be_read() {
+        use crate::dtype::Element;
+        let page = rustix::param::page_size();
+        // SAFETY: a new mapping, at an address that the kernel chooses.
+        let pages = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                2 * page,
+                rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE,
+                rustix::mm::MapFlags::PRIVATE,
+            )
+        }
+        .unwrap();
+        // SAFETY: the first page is writable, and nobody else knows of it.
+        unsafe { pages.cast::<u8>().write_bytes(0xee, page) };
+        // SAFETY: nothing refers to the second page.
+        unsafe { rustix::mm::munmap(pages.wrapping_byte_add(page), page) }.unwrap();
+        let beacon = Beacon::light().unwrap();
+        let reach = Reach::try_out(me(), beacon.sight()).unwrap();
+        let mut here = vec![false; 2 * page];
+        assert!(reach.read(pages.addr() as u64, bool::target(&mut here)).is_err());
+        // SAFETY: truths are bytes.
+        let bytes = unsafe { std::slice::from_raw_parts(here.as_ptr().cast::<u8>(), page) };
+        assert!(bytes.iter().all(|&byte| byte == 1), "it is read in part, and of its type");
+        // SAFETY: the first page is still mapped, and used no more.
+        unsafe { rustix::mm::munmap(pages, page) }.unwrap();
     }
 
     #[test]

@@ -10,7 +10,7 @@ use consort_sys::dtype::{Dtype, ReduceOp};
 
 pub(crate) use self::fake::Fake;
 pub(crate) use self::host::Host;
-use crate::call::{Call, Operation};
+use crate::call::{Call, Operation, Purpose};
 use crate::delivery::Delivery;
 use crate::error::{Error, Result};
 use crate::group::Rank;
@@ -79,9 +79,10 @@ use crate::p2p::{Incoming, Outgoing};
 ///         CAN
 ///     }
 ///
-///     fn run(&self, call: &Call<'_>, _terms: Terms) -> Result<()> {
-///         self.count(1);
-///         self.carry_out(call)
+///     fn run(&self, call: &Call<'_>, _terms: Terms) -> Result<u64> {
+///         let number = self.count(1);
+///         self.carry_out(call)?;
+///         Ok(number)
 ///     }
 ///
 ///     fn submit(&self, mut job: Job) -> u64 {
@@ -133,11 +134,12 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// What it can do.
     fn capabilities(&self) -> &Capabilities;
 
-    /// Carries out a call on this thread, after all that came before it.
+    /// Carries out a call on this thread, after all that came before it. Says which of the group's
+    /// calls it was.
     ///
     /// # Errors
     /// When the call failed. All later ones fail too.
-    fn run(&self, call: &Call<'_>, terms: Terms) -> Result<()>;
+    fn run(&self, call: &Call<'_>, terms: Terms) -> Result<u64>;
 
     /// Takes calls to be carried out later, and returns at once. What came of them is said by
     /// [finishing](Job::finish) the job. Returns which of the group's calls the first one is.
@@ -198,12 +200,14 @@ pub struct Terms {
     /// If several buffers travel together in this call, a digest of their sizes: ranks whose digests
     /// differ make different calls. Otherwise 0.
     pub sizes: u32,
+    /// What it is for. Ranks that make a call for different purposes make different calls.
+    pub purpose: Purpose,
 }
 
 impl Terms {
-    /// For a call on one buffer, which may lie anywhere.
+    /// For a program's call on one buffer, which may lie anywhere.
     pub const fn within(timeout: Duration) -> Self {
-        Self { timeout, in_windows: false, sizes: 0 }
+        Self { timeout, in_windows: false, sizes: 0, purpose: Purpose::Program }
     }
 }
 

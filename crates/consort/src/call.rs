@@ -8,8 +8,8 @@ use consort_sys::view::{Source, Target};
 
 use crate::group::Rank;
 
-pub(crate) use self::description::Description;
-pub use self::description::Operation;
+pub(crate) use self::description::{Description, Within};
+pub use self::description::{Operation, Purpose};
 
 /// A collective call with the memory that is lent to it: bytes, and what they mean.
 ///

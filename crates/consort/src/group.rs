@@ -13,7 +13,7 @@ use consort_sys::host::HostId;
 use consort_sys::wait::Patience;
 
 use crate::backend::{Backend, Capabilities, Host, Terms};
-use crate::call::{Call, Description};
+use crate::call::{Call, Description, Purpose};
 use crate::engine::Lane;
 use crate::error::{Error, Result};
 use crate::meeting::Exit;
@@ -333,7 +333,17 @@ impl Group {
     #[inline]
     pub fn call(&self, call: &Call<'_>) -> Result<()> {
         call.check(self.rank(), self.world())?;
-        self.backend()?.run(call, Terms::within(self.timeout))
+        self.backend()?.run(call, Terms::within(self.timeout)).map(drop)
+    }
+
+    /// Makes a call that the program has not asked for by itself. Says which of the group's calls it
+    /// was.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub(crate) fn call_for(&self, purpose: Purpose, call: &Call<'_>) -> Result<u64> {
+        call.check(self.rank(), self.world())?;
+        self.backend()?.run(call, Terms { purpose, ..Terms::within(self.timeout) })
     }
 
     /// Makes a call whose operand lies in symmetric memory on every rank, and is worked on there.
@@ -342,7 +352,8 @@ impl Group {
     /// As [`call`](Self::call).
     pub(crate) fn call_in_windows(&self, call: &Call<'_>) -> Result<()> {
         call.check(self.rank(), self.world())?;
-        self.backend()?.run(call, Terms { in_windows: true, ..Terms::within(self.timeout) })
+        self.backend()?.run(call, Terms { in_windows: true, ..Terms::within(self.timeout) })?;
+        Ok(())
     }
 
     /// Makes a call in which buffers of these sizes travel together.
@@ -356,7 +367,7 @@ impl Group {
     ) -> Result<()> {
         call.check(self.rank(), self.world())?;
         let sizes = Description::digest_of(sizes);
-        self.backend()?.run(call, Terms { sizes, ..Terms::within(self.timeout) })
+        self.backend()?.run(call, Terms { sizes, ..Terms::within(self.timeout) }).map(drop)
     }
 
     /// Ends the group, here and for all other ranks: whoever waits in it, or calls it later, gets

@@ -64,7 +64,7 @@ mod work;
 pub use backend::{Backend, Capabilities, Terms};
 pub use buffer::{Buffer, Input};
 pub use builder::Builder;
-pub use call::{Call, Inputs, Operation, Outputs};
+pub use call::{Call, Inputs, Operation, Outputs, Purpose};
 pub use coalesced::{Recorded, Recorder, Ticket, Tickets};
 pub use consort_store::{Deadline, Error as StoreError, ErrorKind, Secret, Store, Swap};
 pub use consort_sys::arena::ArenaError;

@@ -83,6 +83,9 @@ impl<T, B> Work<T, B> {
     ///
     /// # Errors
     /// Why the call failed, with the buffers. What is in them then is not specified.
+    ///
+    /// # Panics
+    /// When it was [polled](Future::poll) before and was ready then.
     pub fn wait(self) -> Result<T, Failed<B>> {
         match self.number {
             _ if self.is_done() => {}
@@ -111,6 +114,9 @@ impl<T, B> Work<T, B> {
     ///
     /// # Errors
     /// The work itself, if the call is not done by then. The call goes on.
+    ///
+    /// # Panics
+    /// When it was [polled](Future::poll) before and was ready then.
     pub fn wait_until(self, until: Deadline) -> Result<Result<T, Failed<B>>, Self> {
         self.outcome.wait_until(until).ok_or(self)
     }

@@ -44,7 +44,7 @@ impl Backend for Host {
     }
 
     #[inline]
-    fn run(&self, call: &Call<'_>, terms: Terms) -> Result<()> {
+    fn run(&self, call: &Call<'_>, terms: Terms) -> Result<u64> {
         self.queue.run(call, terms)
     }
 

@@ -81,9 +81,37 @@ pub(crate) struct Description {
     /// The bits of a premultiplied sum's factor, otherwise 0.
     factor: u64,
     root: Option<u32>,
-    /// Whether the operand lies in symmetric memory and is worked on there.
-    symmetric: bool,
+    within: Within,
+    purpose: Purpose,
     extent: Extent,
+}
+
+/// What of a call lies in symmetric memory and is worked on there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Within {
+    Nothing,
+    Operand,
+    OperandAndResult,
+}
+
+/// What a call is for: ranks that make the same one for different ends disagree.
+///
+/// ```
+/// use consort::{Purpose, Terms};
+///
+/// let terms = Terms::within(std::time::Duration::from_secs(5));
+/// assert_eq!(terms.purpose, Purpose::Program);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Purpose {
+    /// The program has made it.
+    #[default]
+    Program,
+    /// It is a part of [`Group::split`](crate::Group::split).
+    Split,
+    /// It is a part of asking for [symmetric memory](crate::symm).
+    SymmetricMemory,
 }
 
 /// How much is moved, as far as all ranks know it.
@@ -102,7 +130,7 @@ enum Extent {
 impl Description {
     /// Of a checked call.
     #[inline]
-    pub(crate) fn of(call: &Call<'_>, world: usize, symmetric: bool) -> Self {
+    pub(crate) fn of(call: &Call<'_>, world: usize, within: Within) -> Self {
         let size = |dtype: Dtype, bytes: usize| Extent::Elements((bytes / dtype.size()) as u64);
         let (operation, dtype, op, root, extent) = match *call {
             Call::Barrier => (Operation::Barrier, None, None, None, Extent::Elements(0)),
@@ -150,17 +178,18 @@ impl Description {
             _ => 0,
         };
         let (op, root) = (op.map(ReduceOp::code), root.map(|root| root.0));
-        Self { operation, dtype, op, factor, root, symmetric, extent }
+        let purpose = Purpose::Program;
+        Self { operation, dtype, op, factor, root, within, purpose, extent }
     }
 
-    /// Of a call in which several buffers travel together, whose sizes have this
-    /// [digest](Self::digest_of); 0 if it is one.
+    /// Of a call that is made for this purpose, and in which several buffers travel together if
+    /// `sizes`, their [digest](Self::digest_of), is not 0.
     #[inline]
-    pub(crate) fn together(mut self, sizes: u32) -> Self {
+    pub(crate) fn made_for(mut self, purpose: Purpose, sizes: u32) -> Self {
         if let (1.., Extent::Elements(count)) = (sizes, self.extent) {
             self.extent = Extent::Together { count: count as u32, sizes };
         }
-        self
+        Self { purpose, ..self }
     }
 
     /// A word that stands for these sizes, never 0.
@@ -173,7 +202,7 @@ impl Description {
     #[inline]
     pub(crate) fn digest(&self, before: u64) -> u64 {
         let [word, extent] = self.pack();
-        mix(mix(before, word), extent ^ self.factor)
+        mix(mix(mix(before, word), extent), self.factor)
     }
 
     /// As two words, which [`unpack`](Self::unpack) understands. The factor does not fit.
@@ -188,7 +217,7 @@ impl Description {
         let dtype = self.dtype.map_or(NONE, |dtype| u64::from(dtype.code()));
         let op = self.op.map_or(NONE, u64::from);
         let root = self.root.map_or(NO_ROOT, u64::from);
-        let kind = kind | u64::from(self.symmetric) << 7;
+        let kind = kind | (self.purpose as u64) << 2 | (self.within as u64) << 4;
         [self.operation as u64 | dtype << 8 | op << 16 | kind << 24 | root << 32, extent]
     }
 
@@ -201,23 +230,38 @@ impl Description {
             Some(code) => Some(Dtype::from_code(code)?),
             None => None,
         };
-        let extent = match byte(24) & 0x7f {
+        let kind = byte(24);
+        let extent = match kind & 0b11 {
             0 => Extent::Elements(extent),
             1 => Extent::Sizes(extent),
             2 => Extent::Unknown,
-            3 => Extent::Together { count: extent as u32, sizes: (extent >> 32) as u32 },
+            _ => Extent::Together { count: extent as u32, sizes: (extent >> 32) as u32 },
+        };
+        let purpose = match kind >> 2 & 0b11 {
+            0 => Purpose::Program,
+            1 => Purpose::Split,
+            2 => Purpose::SymmetricMemory,
+            _ => return None,
+        };
+        let within = match kind >> 4 {
+            0 => Within::Nothing,
+            1 => Within::Operand,
+            2 => Within::OperandAndResult,
             _ => return None,
         };
         let root = (word >> 32 != NO_ROOT).then_some((word >> 32) as u32);
-        let symmetric = byte(24) & 0x80 != 0;
         let (op, factor) = (given(byte(16)), 0);
-        Some(Self { operation, dtype, op, factor, root, symmetric, extent })
+        Some(Self { operation, dtype, op, factor, root, within, purpose, extent })
     }
 }
 
 impl fmt::Display for Description {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.operation.fmt(f)?;
+        match self.purpose {
+            Purpose::Program => self.operation.fmt(f)?,
+            Purpose::Split => return f.write_str("split"),
+            Purpose::SymmetricMemory => return f.write_str("asking for symmetric memory"),
+        }
         if let Some(op) = self.op {
             write!(f, "({})", ReduceOp::name_of(op).unwrap_or("?"))?;
         }
@@ -233,8 +277,10 @@ impl fmt::Display for Description {
                 }
             }
         }
-        if self.symmetric {
-            f.write_str(" in symmetric memory")?;
+        match self.within {
+            Within::Nothing => {}
+            Within::Operand => f.write_str(" in symmetric memory")?,
+            Within::OperandAndResult => f.write_str(" in symmetric memory, as is its result")?,
         }
         if let Some(root) = self.root {
             write!(f, ", root {root}")?;

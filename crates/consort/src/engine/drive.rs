@@ -10,9 +10,9 @@ use super::ground::Ground;
 
 /// An operation as a number of turns, counted from 0.
 ///
-/// In turn *t* a rank waits for what [`before`](Self::before) says, [publishes](Self::publish) and
-/// posts; then it waits for what [`after`](Self::after) says and [uses](Self::consume) it. After the
-/// last post there may be turns that only use what was published.
+/// In turn *t* a rank [publishes](Self::publish) and posts; then it waits for what
+/// [`after`](Self::after) says and [uses](Self::consume) it. After the last post there may be turns
+/// that only use what was published.
 ///
 /// What was published in turn *t* may be used up to turn *t* + [`Board::LAG`].
 pub(super) trait Turns {
@@ -45,11 +45,6 @@ pub(super) trait Turns {
     /// Whether other ranks use this one's own memory, not only what it has published.
     fn leaves_memory_to_others(&self) -> bool {
         self.window().is_some()
-    }
-
-    /// Who has to have posted what before this rank publishes.
-    fn before(&self, _turn: u32) -> Need {
-        Need::Nobody
     }
 
     /// Writes this rank's data of the turn into its buffer, or gives it to be written into its
@@ -128,7 +123,7 @@ impl<'a> View<'a> {
     /// A rank's stage, counted from the operation's first.
     #[inline]
     pub(super) fn stage(&self, rank: usize, index: u32) -> Target<'_> {
-        self.ground.stage(rank, self.first_stage.wrapping_add(index))
+        self.ground.stage(rank, Ground::stage_after(self.first_stage, index))
     }
 
     /// Where in its arena a rank's operand lies, as it has said in a turn.
@@ -183,7 +178,7 @@ pub(super) struct Drive<T> {
     phase: Phase,
     /// The step of turn 0.
     first: u32,
-    /// The number of the first stage.
+    /// The stage that it uses first.
     first_stage: u32,
     header: Header,
 }
@@ -268,9 +263,6 @@ impl<T: Turns> Drive<T> {
         let places = self.turns.uses_buffers().then_some(Ground::BUFFERS);
         if let Some((rank, step)) = board.in_the_way(step, places) {
             return Some(Progress::Blocked { rank, step });
-        }
-        if let Some(stopped) = self.meet(self.turns.before(self.turn), board) {
-            return Some(stopped);
         }
         let Self { first, first_stage, .. } = *self;
         let view = View { ground, board, first, first_stage };

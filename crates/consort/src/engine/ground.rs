@@ -93,12 +93,19 @@ impl Ground {
         self.buffer(rank, step).into()
     }
 
-    /// A rank's stage of this number, counted over all calls.
+    /// The stage that comes so many after another one. Stages are used in turn for ever: a count of
+    /// all that were ever used would lose its place when it begins anew, being no power of two.
     #[inline]
-    pub(super) fn stage(&self, rank: usize, number: u32) -> Target<'_> {
+    pub(super) fn stage_after(stage: u32, count: u32) -> u32 {
+        (stage + count % Self::STAGES) % Self::STAGES
+    }
+
+    /// A rank's stage.
+    #[inline]
+    pub(super) fn stage(&self, rank: usize, stage: u32) -> Target<'_> {
         let (arena, offset) = &self.places[rank];
         let buffers = Self::BUFFER * Self::BUFFERS as usize;
-        let offset = offset + buffers + (number % Self::STAGES) as usize * Self::STAGE;
+        let offset = offset + buffers + stage as usize * Self::STAGE;
         arena.view(offset, Self::STAGE).expect("all places were checked")
     }
 
@@ -107,5 +114,21 @@ impl Ground {
         let (arena, offset) = &self.places[rank];
         let offset = offset + (step % Self::BUFFERS) as usize * Self::BUFFER;
         arena.view(offset, Self::BUFFER).expect("all places were checked")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_follow_each_other_however_many_were_used() {
+        for stage in 0..Ground::STAGES {
+            for count in [0, 1, 2, 3, u32::MAX - 1, u32::MAX] {
+                let after = Ground::stage_after(stage, count);
+                let one_by_one = (u64::from(stage) + u64::from(count)) % u64::from(Ground::STAGES);
+                assert_eq!(u64::from(after), one_by_one);
+            }
+        }
     }
 }

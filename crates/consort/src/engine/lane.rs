@@ -21,7 +21,7 @@ use super::post::Post;
 use super::queue::Queue;
 use super::verdict::Failure;
 use crate::backend::Terms;
-use crate::call::{Call, Description};
+use crate::call::{Call, Description, Within};
 use crate::error::{Error, Result};
 
 /// A rank of the group, as its host knows it.
@@ -80,8 +80,8 @@ pub(crate) struct Lane {
     post: Arc<Post>,
     /// The last step of the last call.
     step: u32,
-    /// How many stages were used.
-    stages: u32,
+    /// The stage that is used next.
+    stage: u32,
     /// How many calls there were.
     number: u64,
     /// A digest of all of them.
@@ -127,7 +127,7 @@ impl Lane {
             board_piece: mine.board,
             post: Arc::new(post.ok_or_else(outside)?),
             step: 0,
-            stages: 0,
+            stage: 0,
             number: 0,
             digest: 0,
             fate,
@@ -163,18 +163,20 @@ impl Lane {
         &self.fate
     }
 
-    /// Carries out a checked call on this thread, for which others may wait in line.
+    /// Carries out a checked call on this thread, for which others may wait in line. Says which of
+    /// the group's calls it was.
     #[inline]
     pub(crate) fn run(
         &mut self,
         call: &Call<'_>,
         terms: Terms,
         line: Option<&Queue>,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         self.make_ready()?;
         let (window, description) = self.begin(call, terms);
         let patient = Patient::new(Pace::Here(terms.timeout, line), description);
-        super::ops::run(self, call, window, patient)
+        super::ops::run(self, call, window, patient)?;
+        Ok(self.number)
     }
 
     /// Carries out a checked call, and lets its thread do something else when it has to wait.
@@ -216,8 +218,9 @@ impl Lane {
     pub(super) fn begin(&mut self, call: &Call<'_>, terms: Terms) -> (Option<Window>, Description) {
         let arena = &self.neighbours[self.me].arena;
         let window = Window::of(call, arena, self.world(), terms.in_windows);
+        let within = window.map_or(Within::Nothing, |place| place.within());
         let description =
-            Description::of(call, self.world(), window.is_some()).together(terms.sizes);
+            Description::of(call, self.world(), within).made_for(terms.purpose, terms.sizes);
         let call = description.pack();
         self.number += 1;
         self.digest = description.digest(self.digest);
@@ -229,9 +232,9 @@ impl Lane {
     #[inline]
     pub(super) fn prepare<T: Turns>(&mut self, turns: T) -> Drive<T> {
         let first = self.step.wrapping_add(1);
-        let first_stage = self.stages;
+        let first_stage = self.stage;
         self.step = self.step.wrapping_add(turns.posts());
-        self.stages = self.stages.wrapping_add(turns.stages());
+        self.stage = Ground::stage_after(self.stage, turns.stages());
         Drive::new(turns, first, first_stage, self.digest)
     }
 

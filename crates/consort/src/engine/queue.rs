@@ -61,11 +61,12 @@ impl Queue {
         Arc::new(Self { lane, desk, free, fate, patience })
     }
 
-    /// Carries out a checked call on this thread, after all that were made before it.
+    /// Carries out a checked call on this thread, after all that were made before it. Says which of
+    /// the group's calls it was.
     #[inline]
-    pub(crate) fn run(self: &Arc<Self>, call: &Call<'_>, terms: Terms) -> Result<()> {
+    pub(crate) fn run(self: &Arc<Self>, call: &Call<'_>, terms: Terms) -> Result<u64> {
         match self.lane.pass() {
-            Some(turn) => Inside { queue: self, turn: Some(turn) }.run(call, terms),
+            Some(turn) => Inside::new(self, turn).run(call, terms),
             None => {
                 let (inside, left) = self.wait_in_line(terms.timeout);
                 inside.run(call, Terms { timeout: left, ..terms })
@@ -166,7 +167,7 @@ impl Queue {
                 carry_out_here(held, job, until);
                 desk = self.lock();
             } else if let Some(turn) = self.turn_of(number, &desk) {
-                break Some(turn);
+                break turn;
             } else {
                 desk = self.free.wait(desk).unwrap_or_else(PoisonError::into_inner);
             }
@@ -175,7 +176,7 @@ impl Queue {
         if desk.line.is_empty() {
             self.lane.open();
         }
-        (Inside { queue: self, turn }, until.remaining().unwrap_or(Duration::MAX))
+        (Inside::new(self, turn), until.remaining().unwrap_or(Duration::MAX))
     }
 
     /// The lane, if it is there and this thread is the next.

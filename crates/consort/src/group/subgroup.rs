@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use consort_sys::dtype::Element;
+
 use super::{Group, Member, Rank, Shared};
+use crate::call::{Call, Outputs, Purpose};
 use crate::engine::Place;
 use crate::error::{Error, Result};
 use crate::neighbourhood::Neighbourhood;
@@ -43,12 +46,13 @@ impl Group {
             key,
             place: place.as_ref().map_or([0; 3], Place::offsets),
         };
-        let cards = self.show_cards(&mine)?;
+        let (number, cards) = self.show_cards(&mine)?;
         if let Some(poor) = cards.iter().position(|card| card.colour == NO_PLACE) {
             return Err(self.hear_why_not(poor as u32, trouble)?);
         }
         let (Some(colour), Some(place)) = (colour, place) else { return Ok(None) };
-        self.part(neighbourhood, colour, place, &cards).map(Some)
+        let name = format!("{}/{colour}#{number}", self.name());
+        self.part(neighbourhood, name, colour, place, &cards).map(Some)
     }
 
     /// A new group of these ranks of this one, in this order. Every rank of this group has to call
@@ -81,17 +85,30 @@ impl Group {
         self.split(place.map(|_| 0), place.unwrap_or(0) as i64)
     }
 
-    /// Shows every rank's card to every rank.
-    fn show_cards(&self, mine: &Card) -> Result<Vec<Card>> {
+    /// Shows every rank's card to every rank, in a call of which it says which one it was.
+    fn show_cards(&self, mine: &Card) -> Result<(u64, Vec<Card>)> {
         let mut words = vec![0; CARD * self.world()];
-        self.all_gather(&mine.pack(), &mut words)?;
-        Ok(words.chunks_exact(CARD).filter_map(Card::unpack).collect())
+        let number = self.gather_for(Purpose::Split, &mine.pack(), &mut words)?;
+        Ok((number, words.chunks_exact(CARD).filter_map(Card::unpack).collect()))
+    }
+
+    /// Gathers for a purpose that is not the program's own.
+    pub(crate) fn gather_for<T: Element>(
+        &self,
+        purpose: Purpose,
+        mine: &[T],
+        all: &mut [T],
+    ) -> Result<u64> {
+        let (dtype, input) = (T::DTYPE, T::source(mine));
+        let outputs = Outputs::Equal(T::target(all));
+        self.call_for(purpose, &Call::AllGather { dtype, input, outputs })
     }
 
     /// The new group of those who gave the same colour.
     fn part(
         &self,
         neighbourhood: &Neighbourhood,
+        name: String,
         colour: u32,
         mine: Place,
         cards: &[Card],
@@ -102,7 +119,6 @@ impl Group {
         let places: Vec<[u64; 3]> = chosen.iter().map(|&rank| cards[rank].place).collect();
         let world_ranks: Vec<u32> =
             chosen.iter().map(|&rank| self.shared.world_ranks[rank]).collect();
-        let name = format!("{}/{colour}#{}", self.name(), self.calls());
         let lane = neighbourhood.lane(&name, &world_ranks, mine, &places)?;
         let members = (0..)
             .zip(&chosen)
@@ -130,7 +146,8 @@ impl Group {
         {
             words.iter_mut().zip(trouble.to_string().bytes()).for_each(|(to, from)| *to = from);
         }
-        self.broadcast(&mut words, poor)?;
+        let (dtype, buffer) = (u8::DTYPE, u8::target(&mut words));
+        self.call_for(Purpose::Split, &Call::Broadcast { dtype, root: Rank(poor), buffer })?;
         let reason = String::from_utf8_lossy(&words).trim_end_matches('\0').to_owned();
         let group = self.name().to_owned();
         let unable = || Error::PeerUnable { group, rank: poor, call: "split", reason };

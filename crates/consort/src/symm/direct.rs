@@ -44,7 +44,7 @@ impl<T: Plain> Symmetric<T> {
     }
 
     /// Replaces every window by the combination of all of them: each rank combines its slice, and
-    /// writes it into every window.
+    /// copies the others' slices when they have.
     ///
     /// ```
     /// # let group = consort::Builder::new().rank(0).world(1).init()?;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use consort_sys::dtype::Dtype;
 
+use crate::call::Purpose;
 use crate::card::differences_between;
 use crate::error::{Error, Result};
 use crate::group::Group;
@@ -58,11 +59,10 @@ pub(super) struct Card {
 /// On all ranks when one has trouble, or their cards differ in what has to be the same.
 pub(super) fn exchange(group: &Group, mine: &Card, reason: Option<Error>) -> Result<Vec<Card>> {
     let mut words = vec![0; WORDS * group.world()];
-    group.all_gather(&mine.pack(), &mut words)?;
+    group.gather_for(Purpose::SymmetricMemory, &mine.pack(), &mut words)?;
     let cards: Option<Vec<Card>> = words.chunks_exact(WORDS).map(Card::unpack).collect();
     let Some(cards) = cards else {
-        // It has received a card for its data.
-        let reason = "a rank asks for symmetric memory while another gathers something else";
+        let reason = "a rank has asked for symmetric memory in words that no version has";
         group.abort(reason);
         return Err(Error::Argument(reason.to_owned()));
     };

@@ -58,6 +58,14 @@ struct State<T, B> {
     waker: Option<Waker>,
 }
 
+impl<T, B> State<T, B> {
+    /// Whoever waited for a result that is gone would wait for ever.
+    fn assert_not_taken(&self) {
+        let is_taken = self.completion.is_some() && self.result.is_none();
+        assert!(!is_taken, "the result of a work is taken only once");
+    }
+}
+
 impl<T, B> Default for Outcome<T, B> {
     fn default() -> Self {
         let state = State { result: None, completion: None, hooks: Vec::new(), waker: None };
@@ -96,6 +104,7 @@ impl<T, B> Outcome<T, B> {
     pub(crate) fn wait_until(&self, until: Deadline) -> Option<Result<T, Failed<B>>> {
         let mut state = self.lock();
         loop {
+            state.assert_not_taken();
             if let Some(result) = state.result.take() {
                 return Some(result);
             }
@@ -112,10 +121,7 @@ impl<T, B> Outcome<T, B> {
 
     pub(crate) fn poll(&self, context: &mut Context<'_>) -> Poll<Result<T, Failed<B>>> {
         let mut state = self.lock();
-        assert!(
-            state.completion.is_none() || state.result.is_some(),
-            "a work is not polled again after it was ready"
-        );
+        state.assert_not_taken();
         match state.result.take() {
             Some(result) => Poll::Ready(result),
             None => {

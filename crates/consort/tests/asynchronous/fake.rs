@@ -120,9 +120,10 @@ impl Backend for Noting {
         &self.inner
     }
 
-    fn run(&self, call: &Call<'_>, _terms: Terms) -> Result<()> {
-        self.noted.lock().unwrap().push(call.operation());
-        Ok(())
+    fn run(&self, call: &Call<'_>, _terms: Terms) -> Result<u64> {
+        let mut noted = self.noted.lock().unwrap();
+        noted.push(call.operation());
+        Ok(noted.len() as u64)
     }
 
     fn submit(&self, mut job: Job) -> u64 {

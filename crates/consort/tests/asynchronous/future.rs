@@ -28,6 +28,14 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
+#[test]
+#[should_panic(expected = "taken only once")]
+fn nobody_waits_for_a_result_that_was_taken() {
+    let mut work = alone().barrier_async().unwrap();
+    block_on(std::future::poll_fn(|context| Pin::new(&mut work).poll(context))).unwrap();
+    let _ = work.wait();
+}
+
 /// Polls all of them until all are ready.
 struct All<F: Future>(Vec<(F, Option<F::Output>)>);
 
@@ -79,7 +87,7 @@ fn many_works_can_be_awaited_at_once() {
 }
 
 #[test]
-#[should_panic(expected = "not polled again after it was ready")]
+#[should_panic(expected = "taken only once")]
 fn a_work_that_was_ready_is_not_polled_again() {
     let group = alone();
     let mut work = group.barrier_async().unwrap();

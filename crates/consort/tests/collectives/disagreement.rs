@@ -29,7 +29,23 @@ fn about_the_operation_or_the_type_is_told_on_every_rank() {
         let exchange = |group: &Group| group.all_to_all(&[1.0_f32; 9], &mut [0.0; 9]);
         disagree(&group, sum_of_floats, told, exchange, "all_to_all of 3 f32");
         let split = |group: &Group| group.split(None, 0).map(|_| ());
-        disagree(&group, sum_of_floats, told, split, "all_gather of 5 i64");
+        disagree(&group, sum_of_floats, told, split, "split");
+        works(&group);
+    });
+}
+
+#[test]
+fn about_what_a_call_is_for_is_told_on_every_rank() {
+    ranks(3, |ctx| {
+        let group = meet(ctx);
+        let split = |group: &Group| group.split(Some(1), 0).map(drop);
+        let memory = |group: &Group| group.symmetric::<u64>(8).map(drop);
+        // They move just as much.
+        let words = |group: &Group| group.all_gather(&[1_i64; 5], &mut [0; 15]);
+        disagree(&group, words, "all_gather of 5 i64", split, "split");
+        let words = |group: &Group| group.all_gather(&[1_u64; 9], &mut [0; 27]);
+        disagree(&group, words, "all_gather of 9 u64", memory, "asking for symmetric memory");
+        disagree(&group, split, "split", memory, "asking for symmetric memory");
         works(&group);
     });
 }

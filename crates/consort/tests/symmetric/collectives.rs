@@ -118,12 +118,28 @@ fn a_slice_of_a_window_is_used_in_place() {
             error => panic!("{error}"),
         }
     });
-    let (inside, outside) =
-        ("all_reduce(sum) of 4096 f32 in symmetric memory", "all_reduce(sum) of 4096 f32");
+    let outside = "all_reduce(sum) of 4096 f32";
+    let inside = "all_reduce(sum) of 4096 f32 in symmetric memory, as is its result";
     for (rank, (mine, theirs)) in errors.into_iter().enumerate() {
         let expected = if rank == 0 { [inside, outside] } else { [outside, inside] };
         let told = theirs.is_empty() && mine.contains(inside) && mine.contains(outside);
         assert!(told || [&mine[..], &theirs] == expected, "rank {rank}: {mine}, {theirs}");
+    }
+}
+
+#[test]
+fn ranks_of_which_only_some_overwrite_their_window_hear_of_it() {
+    let errors = ranks(3, |ctx| {
+        let memory = meet(ctx).symmetric::<f32>(1 << 16).unwrap();
+        let done = match ctx.rank() {
+            1 => memory.one_shot_all_reduce(&mut vec![0.0; 1 << 16], ReduceOp::Sum),
+            _ => memory.two_shot_all_reduce(ReduceOp::Sum),
+        };
+        done.unwrap_err().to_string()
+    });
+    for error in errors {
+        assert!(error.contains("all_reduce(sum) of 65536 f32 in symmetric memory"), "{error}");
+        assert!(error.contains("in symmetric memory, as is its result"), "{error}");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use consort::{Error, ErrorKind};
+use consort::{Error, ErrorKind, ReduceOp};
 use consort_testkit::{Outcome, Ranks, ranks};
 
 use super::meet;
@@ -188,6 +188,39 @@ fn a_rank_that_ends_the_group_wakes_who_waits_for_a_signal() {
 }
 
 #[test]
+fn a_rank_that_comes_late_overwrites_nothing_of_those_who_gave_up() {
+    let mut job = Ranks::new(2).start(|ctx| {
+        let group = meet(ctx);
+        let memory = group.symmetric::<f32>(LARGE).unwrap();
+        memory.local().unwrap().fill(1.0);
+        group.barrier().unwrap();
+        ctx.reach("ready");
+        if ctx.rank() == 1 {
+            while memory.two_shot_all_reduce(ReduceOp::Max).is_ok() {}
+            ctx.reach("over");
+            return true;
+        }
+        let mut window = memory.local().unwrap();
+        let group = group.within(Duration::from_millis(500));
+        while group.all_reduce(&mut window[..], ReduceOp::Max).is_ok() {}
+        window.fill(7.0);
+        ctx.reach("given up");
+        let _: String = ctx.told("gone on");
+        window.iter().all(|&number| number == 7.0)
+    });
+    job.await_point(0, "ready");
+    job.await_point(1, "ready");
+    // Most likely in the middle of a call.
+    thread::sleep(Duration::from_millis(200));
+    job.stop(1);
+    job.await_point(0, "given up");
+    job.cont(1);
+    job.await_point(1, "over");
+    job.tell("gone on", &"yes");
+    assert_eq!(job.expect_all(), [true, true]);
+}
+
+#[test]
 fn a_stopped_rank_is_named_as_the_holder_and_goes_on_later() {
     let mut job = Ranks::new(2).start(|ctx| {
         let memory = meet(ctx).symmetric::<u8>(1).unwrap();
@@ -213,3 +246,6 @@ fn a_stopped_rank_is_named_as_the_holder_and_goes_on_later() {
     job.tell("go on", &"yes");
     assert_eq!(job.expect_all(), [true, true]);
 }
+
+/// Takes a while to reduce.
+const LARGE: usize = 32 << 20;

@@ -1,8 +1,9 @@
 //! Operands that all ranks can reach where they are.
 //!
 //! When every rank's operand lies in symmetric memory nothing has to be copied in: each rank says
-//! where its operand is, does its share of the work on everyone's memory, and leaves when everyone
-//! has done theirs. Results that lie there too are written by whoever has them.
+//! where its operand is, reads what it needs of the others', and leaves when everyone has. A rank
+//! writes to its own memory only: one that comes late, when the others have long given up, reads
+//! something that it then does not believe, but it overwrites nothing.
 
 use consort_sys::arena::Arena;
 use consort_sys::reduce::Kernel;
@@ -11,9 +12,10 @@ use consort_sys::view::{Source, Target};
 use super::super::drive::{Need, Trouble, Turns, View};
 use super::slice_of;
 use super::way::Way;
-use crate::call::{Call, Inputs, Outputs};
+use crate::call::{Call, Inputs, Outputs, Within};
 
-/// Where in a rank's arena the operand of a call lies, and its result if that lies there too.
+/// Where in a rank's arena the operand of a call lies, and its result if others are to read it
+/// there.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Place {
     operand: u64,
@@ -30,34 +32,40 @@ impl Place {
         world: usize,
         directly: bool,
     ) -> Option<Self> {
-        let (operand, result) = memory_of(call)?;
+        let operand = operand_of(call)?;
         if !directly && operand.len() < WORTH_IT {
             return None;
         }
         let offset = |memory: Source<'_>| {
             arena.offset_of(memory.as_ptr(), memory.len()).map(|offset| offset as u64)
         };
-        let place = Self { operand: offset(operand)?, result: result.and_then(offset) };
-        // With the result elsewhere, every rank would have to combine everything.
-        let is_cheap = !matches!(call, Call::AllReduce { .. }) || place.result.is_some();
-        (directly || is_cheap || world == 2).then_some(place)
+        let place = Self { operand: offset(operand)?, result: None };
+        let Call::AllReduce { input, output, .. } = *call else { return Some(place) };
+        // Who combines everything leaves the operands alone, and can do so wherever its result is.
+        let in_slices = !directly || is_in_place(input, output);
+        let place = Self { result: offset(output.into()).filter(|_| in_slices), ..place };
+        // With the result elsewhere, every rank has to combine everything.
+        (directly || place.result.is_some() || world == 2).then_some(place)
+    }
+
+    /// What lies in symmetric memory.
+    pub(in super::super) fn within(&self) -> Within {
+        if self.result.is_some() { Within::OperandAndResult } else { Within::Operand }
     }
 }
 
-/// The operand of a call that could be worked on where it is, and the result that could be written
-/// by others.
-fn memory_of<'a>(call: &Call<'a>) -> Option<(Source<'a>, Option<Source<'a>>)> {
+/// The operand of a call that could be worked on where it is.
+fn operand_of<'a>(call: &Call<'a>) -> Option<Source<'a>> {
     Some(match *call {
-        Call::AllReduce { input, output, .. } => (input, Some(output.into())),
-        Call::Reduce { input, output, .. } => (input, output.map(Source::from)),
-        Call::ReduceScatter { inputs: Inputs::Equal(input), .. } => (input, None),
+        Call::AllReduce { input, .. } | Call::Reduce { input, .. } => input,
+        Call::ReduceScatter { inputs: Inputs::Equal(input), .. } => input,
         // In place, ranks would overwrite what others have not read yet.
         Call::AllToAll {
             inputs: Inputs::Equal(input), outputs: Outputs::Equal(output), ..
-        } if !is_in_place(input, output) => (input, None),
-        Call::AllGather { input, outputs: Outputs::Equal(_), .. } => (input, None),
-        Call::Gather { input, uneven: false, .. } => (input, None),
-        Call::Broadcast { buffer, .. } => (buffer.into(), None),
+        } if !is_in_place(input, output) => input,
+        Call::AllGather { input, outputs: Outputs::Equal(_), .. } => input,
+        Call::Gather { input, uneven: false, .. } => input,
+        Call::Broadcast { buffer, .. } => buffer.into(),
         _ => return None,
     })
 }
@@ -65,11 +73,10 @@ fn memory_of<'a>(call: &Call<'a>) -> Option<(Source<'a>, Option<Source<'a>>)> {
 /// What a rank does once it knows where everyone's operand is.
 #[derive(Debug)]
 enum Share<'a> {
-    /// Combines its slice and writes it to everyone's result; or everything for itself, if one of
-    /// the results cannot be reached.
-    AllReduce { kernel: Kernel, element: usize, output: Target<'a> },
-    /// Combines its slice and writes it to the root's result; or the root combines everything.
-    Reduce { kernel: Kernel, element: usize, len: usize, root: usize, output: Option<Target<'a>> },
+    /// Combines its slice; when everyone has, copies the others' slices from their results.
+    AllReduceInSlices { kernel: Kernel, element: usize, output: Target<'a> },
+    /// Combines everything for itself, if it has an output.
+    Reduce { kernel: Kernel, output: Option<Target<'a>> },
     /// Combines everyone's part for it.
     ReduceScatter { kernel: Kernel, output: Target<'a> },
     /// Copies everyone's operand.
@@ -86,8 +93,11 @@ enum Share<'a> {
 #[derive(Debug)]
 pub(super) struct Window<'a> {
     share: Share<'a>,
+    /// This rank's operand, as the caller has lent it.
+    own: Source<'a>,
+    /// Where it is.
     operand: u64,
-    /// One more than where the result is, or 0.
+    /// Where the result is, if others are to read it.
     result: [u8; 8],
     trouble: Option<Trouble>,
 }
@@ -97,12 +107,15 @@ impl<'a> Window<'a> {
     pub(super) fn new(call: &Call<'a>, place: Place, world: usize) -> Option<Self> {
         let kernel = |dtype, op| Kernel::new(dtype, op, world).ok();
         let share = match *call {
-            Call::AllReduce { dtype, op, output, .. } => {
-                Share::AllReduce { kernel: kernel(dtype, op)?, element: dtype.size(), output }
+            Call::AllReduce { dtype, op, output, .. } if place.result.is_some() => {
+                let (kernel, element) = (kernel(dtype, op)?, dtype.size());
+                Share::AllReduceInSlices { kernel, element, output }
             }
-            Call::Reduce { dtype, op, root, input, output } => {
-                let (kernel, element, len) = (kernel(dtype, op)?, dtype.size(), input.len());
-                Share::Reduce { kernel, element, len, root: root.index(), output }
+            Call::AllReduce { dtype, op, output, .. } => {
+                Share::Reduce { kernel: kernel(dtype, op)?, output: Some(output) }
+            }
+            Call::Reduce { dtype, op, output, .. } => {
+                Share::Reduce { kernel: kernel(dtype, op)?, output }
             }
             Call::ReduceScatter { dtype, op, output, .. } => {
                 Share::ReduceScatter { kernel: kernel(dtype, op)?, output }
@@ -113,99 +126,81 @@ impl<'a> Window<'a> {
             Call::Broadcast { root, buffer, .. } => Share::Broadcast { root: root.index(), buffer },
             _ => return None,
         };
-        let result = place.result.map_or(0, |offset| offset + 1).to_ne_bytes();
-        Some(Self { share, operand: place.operand, result, trouble: None })
+        let (own, result) = (operand_of(call)?, place.result.unwrap_or(0).to_ne_bytes());
+        Some(Self { share, own, operand: place.operand, result, trouble: None })
     }
 
     /// Does this rank's share.
     fn take_part(&self, theirs: &Theirs<'_>) -> Result<(), Trouble> {
         let (me, world) = (theirs.view.me(), theirs.view.world());
         match self.share {
-            Share::AllReduce { kernel, element, output } => {
-                let Some(results) = (0..world).map(|rank| theirs.result(rank)).collect() else {
-                    return theirs.combine(&kernel, 0, &[output]);
-                };
+            Share::AllReduceInSlices { kernel, element, output } => {
                 let slice = slice_of(output.len(), element, me, world);
-                theirs.combine_slice(&kernel, slice, results)
+                theirs.combine(&kernel, slice.start, output.slice(slice))
             }
-            Share::Reduce { kernel, element, len, root, output } => match theirs.result(root) {
-                Some(result) => {
-                    let slice = slice_of(len, element, me, world);
-                    theirs.combine_slice(&kernel, slice, vec![result])
-                }
-                None => output.map_or(Ok(()), |output| theirs.combine(&kernel, 0, &[output])),
-            },
+            Share::Reduce { kernel, output: Some(output) } => theirs.combine(&kernel, 0, output),
             Share::ReduceScatter { kernel, output } => {
-                theirs.combine(&kernel, me * output.len(), &[output])
+                theirs.combine(&kernel, me * output.len(), output)
             }
-            Share::AllGather { outputs } => theirs.gather(outputs),
-            Share::Gather { outputs } => outputs.map_or(Ok(()), |outputs| theirs.gather(outputs)),
+            Share::AllGather { outputs } | Share::Gather { outputs: Some(outputs) } => {
+                theirs.copy_each(|rank| (outputs.part(rank, world), 0))
+            }
             Share::AllToAll { outputs } => theirs.copy_each(|rank| {
                 let output = outputs.part(rank, world);
                 (output, me * output.len())
             }),
-            Share::Broadcast { root, .. } if root == me => Ok(()),
-            Share::Broadcast { root, buffer } => theirs.copy(root, buffer, 0),
+            Share::Broadcast { root, buffer } if root != me => theirs.copy(root, buffer, 0),
+            Share::Reduce { output: None, .. }
+            | Share::Gather { outputs: None }
+            | Share::Broadcast { .. } => Ok(()),
         }
+    }
+
+    /// Takes what the others have combined, if they have done so for this rank.
+    fn take_over(&self, theirs: &Theirs<'_>) -> Result<(), Trouble> {
+        let Share::AllReduceInSlices { element, output, .. } = self.share else { return Ok(()) };
+        let (me, world) = (theirs.view.me(), theirs.view.world());
+        (1..world).map(|step| (me + step) % world).try_for_each(|rank| {
+            let slice = slice_of(output.len(), element, rank, world);
+            theirs.take(rank, slice.start, output.slice(slice))
+        })
     }
 }
 
 /// Everyone's memory, as they have said where it is.
 struct Theirs<'v> {
     view: &'v View<'v>,
+    own: Source<'v>,
 }
 
 impl<'v> Theirs<'v> {
-    /// A part of a rank's operand.
-    fn operand(&self, rank: usize, start: usize, len: usize) -> Result<Target<'v>, Trouble> {
-        let offset = self.view.window(rank, 0).and_then(|offset| offset.checked_add(start as u64));
-        self.memory(rank, offset, len)
+    /// A part of a rank's operand. This rank's own is reached as its caller has lent it.
+    fn operand(&self, rank: usize, start: usize, len: usize) -> Result<Source<'v>, Trouble> {
+        if rank == self.view.me() {
+            return Ok(self.own.slice(start..start + len));
+        }
+        self.memory(rank, self.view.window(rank, 0), start, len)
     }
 
-    /// Where a rank's result is, if others can write it.
-    fn result(&self, rank: usize) -> Option<(usize, u64)> {
-        let offset = self.view.theirs(rank, 0, 8).to_vec();
-        let offset = u64::from_ne_bytes(offset.try_into().expect("it has its length"));
-        Some((rank, offset.checked_sub(1)?))
-    }
-
-    fn memory(&self, rank: usize, offset: Option<u64>, len: usize) -> Result<Target<'v>, Trouble> {
+    fn memory(
+        &self,
+        rank: usize,
+        offset: Option<u64>,
+        start: usize,
+        len: usize,
+    ) -> Result<Source<'v>, Trouble> {
+        let offset = offset.and_then(|offset| offset.checked_add(start as u64));
         let offset = offset.and_then(|offset| usize::try_from(offset).ok());
         let memory = offset.and_then(|offset| self.view.ground.arena(rank).view(offset, len));
-        memory.ok_or(Trouble::Nonsense { rank })
+        memory.map(Source::from).ok_or(Trouble::Nonsense { rank })
     }
 
     /// Combines what begins at `start` of every operand.
-    fn combine(
-        &self,
-        kernel: &Kernel,
-        start: usize,
-        targets: &[Target<'_>],
-    ) -> Result<(), Trouble> {
-        let len = targets.first().map_or(0, |target| target.len());
-        let operands = (0..self.view.world()).map(|rank| self.operand(rank, start, len));
+    fn combine(&self, kernel: &Kernel, start: usize, target: Target<'_>) -> Result<(), Trouble> {
+        let operands = (0..self.view.world()).map(|rank| self.operand(rank, start, target.len()));
         let operands = operands.collect::<Result<Vec<_>, _>>()?;
-        self.view.combine(kernel, targets, |rank| operands[rank].into());
+        self.view.combine(kernel, &[target], |rank| operands[rank]);
         Ok(())
-    }
-
-    /// Combines a slice of every operand for these ranks' results.
-    fn combine_slice(
-        &self,
-        kernel: &Kernel,
-        slice: std::ops::Range<usize>,
-        results: Vec<(usize, u64)>,
-    ) -> Result<(), Trouble> {
-        let target = |(rank, offset): (usize, u64)| {
-            self.memory(rank, offset.checked_add(slice.start as u64), slice.len())
-        };
-        let targets = results.into_iter().map(target).collect::<Result<Vec<_>, _>>()?;
-        self.combine(kernel, slice.start, &targets)
-    }
-
-    /// Copies everyone's operand.
-    fn gather(&self, outputs: Outputs<'_>) -> Result<(), Trouble> {
-        self.copy_each(|rank| (outputs.part(rank, self.view.world()), 0))
     }
 
     /// Copies from everyone, beginning with this rank: where to, and from where on.
@@ -219,21 +214,38 @@ impl<'v> Theirs<'v> {
 
     fn copy(&self, rank: usize, output: Target<'_>, start: usize) -> Result<(), Trouble> {
         let operand = self.operand(rank, start, output.len())?;
-        if operand.as_mut_ptr() != output.as_mut_ptr() {
-            let world = self.view.world();
-            Way::of(output.len() * world, world).copy(operand.into(), output);
+        if operand.as_ptr() != output.as_mut_ptr().cast_const() {
+            self.way(output).copy(operand, output);
         }
         Ok(())
+    }
+
+    /// Copies what begins at `start` of a rank's result.
+    fn take(&self, rank: usize, start: usize, output: Target<'_>) -> Result<(), Trouble> {
+        let mut offset = [0; 8];
+        Target::from(&mut offset[..]).copy_from(self.view.theirs(rank, 0, 8));
+        let result = self.memory(rank, Some(u64::from_ne_bytes(offset)), start, output.len())?;
+        self.way(output).copy(result, output);
+        Ok(())
+    }
+
+    /// How a part of the result is written, of which there is one from each rank.
+    fn way(&self, part: Target<'_>) -> Way {
+        let world = self.view.world();
+        Way::of(part.len() * world, world)
     }
 }
 
 impl Turns for Window<'_> {
     fn posts(&self) -> u32 {
-        2
+        match self.share {
+            Share::AllReduceInSlices { .. } => 3,
+            _ => 2,
+        }
     }
 
     fn turns(&self) -> u32 {
-        2
+        self.posts()
     }
 
     fn window(&self) -> Option<u64> {
@@ -244,15 +256,19 @@ impl Turns for Window<'_> {
         if turn == 0 { Source::from(&self.result[..]) } else { Source::from(&[][..]) }
     }
 
-    /// First for those whose memory is needed, then for those who need this rank's.
+    /// First for those whose memory is needed, at the end for those who need this rank's.
     fn after(&self, turn: u32) -> Need {
         Need::Everyone(turn)
     }
 
     fn consume(&mut self, turn: u32, view: &View<'_>) {
-        if turn == 0 {
-            self.trouble = self.take_part(&Theirs { view }).err();
-        }
+        let theirs = Theirs { view, own: self.own };
+        let went = match turn {
+            0 => self.take_part(&theirs),
+            1 => self.take_over(&theirs),
+            _ => Ok(()),
+        };
+        self.trouble = self.trouble.or(went.err());
     }
 
     fn trouble(&self) -> Option<Trouble> {

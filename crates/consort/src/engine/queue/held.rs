@@ -53,7 +53,7 @@ pub(crate) fn carry_out_here(mut held: Held, mut job: Job, until: Deadline) {
             let mut lists = Lists::default();
             let call = job.call(index, &mut lists);
             let left = until.remaining().unwrap_or(std::time::Duration::MAX);
-            result = held.lane().run(&call, Terms::within(left), Some(&line));
+            result = held.lane().run(&call, Terms::within(left), Some(&line)).map(drop);
             if result.is_err() {
                 break;
             }

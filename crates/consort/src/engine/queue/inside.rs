@@ -14,20 +14,35 @@ use crate::error::Result;
 pub(super) struct Inside<'q> {
     pub(super) queue: &'q Arc<Queue>,
     /// `None` when it has left.
-    pub(super) turn: Option<Turn<'q, Option<Box<Lane>>>>,
+    turn: Option<Turn<'q, Option<Box<Lane>>>>,
+    /// Whether its call came to an end, if it has begun one.
+    ended: bool,
 }
 
-impl Inside<'_> {
+impl<'q> Inside<'q> {
     #[inline]
-    pub(super) fn run(mut self, call: &Call<'_>, terms: Terms) -> Result<()> {
+    pub(super) fn new(queue: &'q Arc<Queue>, turn: Turn<'q, Option<Box<Lane>>>) -> Self {
+        Self { queue, turn: Some(turn), ended: true }
+    }
+
+    #[inline]
+    pub(super) fn run(mut self, call: &Call<'_>, terms: Terms) -> Result<u64> {
+        self.ended = false;
         let lane = self.turn.as_mut().and_then(|turn| turn.as_mut());
-        lane.expect("the lane is out only behind a bar").run(call, terms, Some(self.queue))
+        let lane = lane.expect("the lane is out only behind a bar");
+        let result = lane.run(call, terms, Some(self.queue));
+        self.ended = true;
+        result
     }
 }
 
 impl Drop for Inside<'_> {
     #[inline]
     fn drop(&mut self) {
+        if !self.ended {
+            // The others would wait for the rest of it.
+            self.queue.abort("a call has panicked");
+        }
         if self.turn.take().is_some_and(Turn::leave) {
             self.queue.call_next(self.queue.lock());
         }
