@@ -1,0 +1,67 @@
+//! The algorithms: pure functions from an operation, a world and a rank to that rank's program.
+//!
+//! One file, one algorithm. Each opens with its chunks, its rounds, the bytes a rank sends (of a
+//! vector of `m` bytes between `n` ranks), where it rounds (the order in which values are combined),
+//! and whether it stays right in place.
+
+mod binomial;
+mod bruck;
+mod doubling;
+mod flat;
+mod fold;
+mod halving;
+mod pairwise;
+mod ring;
+mod turned;
+
+use std::fmt;
+
+pub use binomial::Binomial;
+pub use bruck::Bruck;
+pub use doubling::Doubling;
+pub use flat::Flat;
+pub use halving::Halving;
+pub use pairwise::Pairwise;
+pub use ring::Ring;
+
+use crate::op::Collective;
+use crate::program::{Chunks, Program, Space};
+
+/// A way to carry out collectives.
+pub trait Algorithm: Sync {
+    /// Its name, as on the command line.
+    fn name(&self) -> &'static str;
+
+    /// Whether it has programs for this operation between so many ranks.
+    fn supports(&self, op: Collective, world: u32) -> bool;
+
+    /// One rank's program.
+    ///
+    /// # Panics
+    /// When the algorithm does not support the operation, or the rank or root is not of this world.
+    fn program(&self, op: Collective, world: u32, rank: u32) -> Program;
+}
+
+impl fmt::Debug for dyn Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Every algorithm that needs to know no more than the world.
+pub const ALL: [&dyn Algorithm; 7] =
+    [&Flat, &Ring, &Pairwise, &Binomial, &Halving, &Doubling, &Bruck];
+
+/// The algorithm of this name, one of [`ALL`].
+pub fn by_name(name: &str) -> Option<&'static dyn Algorithm> {
+    ALL.into_iter().find(|algorithm| algorithm.name() == name)
+}
+
+/// The program of a rank that is alone: what it gives is what it gets. The same for all.
+fn alone(op: Collective) -> Program {
+    let mut program = Program::default();
+    let chunks = op.chunks(Space::In, 1, 0);
+    program.copy(Chunks::input(0, chunks), Chunks::output(0, chunks));
+    program.end_round();
+    program
+}
