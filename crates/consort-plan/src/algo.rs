@@ -6,10 +6,13 @@
 
 mod binomial;
 mod bruck;
+mod double_tree;
 mod doubling;
+mod embed;
 mod flat;
 mod fold;
 mod halving;
+mod hierarchical;
 mod pairwise;
 mod ring;
 mod turned;
@@ -18,9 +21,11 @@ use std::fmt;
 
 pub use binomial::Binomial;
 pub use bruck::Bruck;
+pub use double_tree::DoubleTree;
 pub use doubling::Doubling;
 pub use flat::Flat;
 pub use halving::Halving;
+pub use hierarchical::Hierarchical;
 pub use pairwise::Pairwise;
 pub use ring::Ring;
 
@@ -49,8 +54,8 @@ impl fmt::Debug for dyn Algorithm {
 }
 
 /// Every algorithm that needs to know no more than the world.
-pub const ALL: [&dyn Algorithm; 7] =
-    [&Flat, &Ring, &Pairwise, &Binomial, &Halving, &Doubling, &Bruck];
+pub const ALL: [&dyn Algorithm; 8] =
+    [&Flat, &Ring, &Pairwise, &Binomial, &DoubleTree, &Halving, &Doubling, &Bruck];
 
 /// The algorithm of this name, one of [`ALL`].
 pub fn by_name(name: &str) -> Option<&'static dyn Algorithm> {

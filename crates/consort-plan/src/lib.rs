@@ -31,9 +31,11 @@
 
 pub mod algo;
 pub mod check;
+mod layout;
 mod op;
 mod program;
 
 pub use algo::Algorithm;
+pub use layout::Layout;
 pub use op::{Collective, UnknownCollective, Wanted};
 pub use program::{Chunks, How, Operand, Program, Space, Step};

@@ -73,15 +73,19 @@ fn a_ring_of_1024_is_proved() {
 }
 
 #[test]
-fn only_farthest_first_halving_leaves_the_order_of_ranks() {
+fn values_are_combined_in_the_order_of_ranks_but_for_two_algorithms() {
     for world in 2..=40 {
         for op in operations(world) {
             for algorithm in algo::ALL.into_iter().filter(|it| it.supports(op, world)) {
-                let order = proved(algorithm, op, world).order;
-                let name = algorithm.name();
-                if (name, op) != ("halving", Collective::ReduceScatter) {
-                    assert!(order <= Order::Turned, "{op} by {name} between {world} ranks");
-                }
+                let (name, order) = (algorithm.name(), proved(algorithm, op, world).order);
+                let mixed = match (name, op) {
+                    // The farthest partner first.
+                    ("halving", Collective::ReduceScatter) => world > 3,
+                    // The root first, then the others turned by one.
+                    ("double_tree", Collective::Reduce { .. }) => world > 2 && world % 2 == 0,
+                    _ => false,
+                };
+                assert_eq!(order == Order::Mixed, mixed, "{op} by {name} between {world} ranks");
             }
         }
     }
