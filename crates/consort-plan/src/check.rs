@@ -18,8 +18,10 @@
 //! It proves the worlds that it is run for, not all worlds.
 
 mod clock;
+mod end;
 mod fault;
 mod memory;
+mod round;
 mod run;
 mod value;
 

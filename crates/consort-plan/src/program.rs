@@ -194,7 +194,7 @@ impl Chunks {
 
     /// The number after the last chunk's.
     pub const fn end(self) -> u32 {
-        self.start + self.len
+        self.start.saturating_add(self.len)
     }
 
     /// The numbers of these chunks.

@@ -8,7 +8,7 @@ use super::clock::Clocks;
 use super::memory::{Memory, NEVER};
 use super::value::{Mix, UNDEFINED, Value, Values};
 use super::{Check, Fault, Order, Trouble};
-use crate::op::{Collective, Wanted};
+use crate::op::Collective;
 use crate::program::{Chunks, How, Operand, Program, Space, Step};
 
 /// What a run found out.
@@ -30,17 +30,17 @@ pub(super) fn run(check: &Check, programs: &[Program]) -> Result<Outcome, Box<Fa
     Ok(Outcome { order, in_flight, uneven: run.uneven })
 }
 
-struct Run<'a> {
-    check: &'a Check,
-    programs: &'a [Program],
-    values: Values,
-    memory: Vec<Memory>,
+pub(super) struct Run<'a> {
+    pub(super) check: &'a Check,
+    pub(super) programs: &'a [Program],
+    pub(super) values: Values,
+    pub(super) memory: Vec<Memory>,
     state: Vec<State>,
     /// Ranks whose round has ended.
     ready: Vec<u32>,
     /// Messages of which one side is there, by sender and receiver.
     waiting: HashMap<(u32, u32), Waiting, BuildHasherDefault<Mix>>,
-    clocks: Option<Clocks>,
+    pub(super) clocks: Option<Clocks>,
     uneven: bool,
 }
 
@@ -112,101 +112,6 @@ impl<'a> Run<'a> {
                 Step::Send { to, .. } => self.meet(rank, to, true, index)?,
                 Step::Recv { from, .. } => self.meet(from, rank, false, index)?,
                 Step::Copy { .. } => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Peers, bounds, sizes and places of a round's steps.
-    fn round_is_sound(&self, rank: u32, round: u32, steps: &[Step]) -> Result<(), Box<Fault>> {
-        let fault = |trouble| Err(self.check.fault(rank, Some(round), trouble));
-        let mut messages = false;
-        for &step in steps {
-            let (peer, read, with, written) = match step {
-                Step::Send { to, from } => (Some(to), Some(from), None, None),
-                Step::Recv { from, into, how: How::Overwrite } => {
-                    (Some(from), None, None, Some(into))
-                }
-                Step::Recv { from, into, how: How::Combine { with, .. } } => {
-                    (Some(from), None, Some(with), Some(into))
-                }
-                Step::Copy { from, into } => (None, None, Some(from), Some(into)),
-            };
-            if peer.is_some_and(|peer| peer >= self.check.world || peer == rank) {
-                return fault(Trouble::Peer { step });
-            }
-            if peer.is_none() && messages {
-                return fault(Trouble::LateCopy { step });
-            }
-            messages |= peer.is_some();
-            for chunks in [read, with, written].into_iter().flatten() {
-                let has = self.memory[rank as usize].count(chunks.space);
-                if chunks.start.checked_add(chunks.len).is_none_or(|end| end > has) {
-                    return fault(Trouble::Bounds { step, chunks, has });
-                }
-            }
-            if written.is_some_and(|it| it.space == Space::In && it.len > 0) {
-                return fault(Trouble::WritesInput { step });
-            }
-            if let (Some(with), Some(into)) = (with, written) {
-                self.same_sizes(rank, round, step, with, into)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Chunks of one step, on one rank, are of the same sizes.
-    fn same_sizes(
-        &self,
-        rank: u32,
-        round: u32,
-        step: Step,
-        one: Chunks,
-        other: Chunks,
-    ) -> Result<(), Box<Fault>> {
-        let sizes = one
-            .numbers()
-            .zip(other.numbers())
-            .map(|(a, b)| (self.size(rank, one.space, a), self.size(rank, other.space, b)));
-        let equal = one.len == other.len;
-        match sizes.into_iter().find(|(a, b)| a != b) {
-            Some((one, other)) if self.check.op != Collective::AllToAll => {
-                Err(self.check.fault(rank, Some(round), Trouble::Sizes { step, one, other }))
-            }
-            _ if !equal => {
-                let (one, other) = (one.end(), other.end());
-                Err(self.check.fault(rank, Some(round), Trouble::Sizes { step, one, other }))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// No two messages of a round touch what one of them writes.
-    fn claims(&mut self, rank: u32, round: u32, steps: &[Step]) -> Result<(), Box<Fault>> {
-        let memory = &mut self.memory[rank as usize];
-        let fault = |step: &Step, writer: u32| {
-            let (step, writer) = (*step, steps[writer as usize]);
-            Err(self.check.fault(rank, Some(round), Trouble::Conflict { step, writer }))
-        };
-        for (index, step) in (0..).zip(steps) {
-            if let Step::Recv { into, .. } = step
-                && let Some(writer) = memory.claim(*into, round, index)
-            {
-                return fault(step, writer);
-            }
-        }
-        for (index, step) in (0..).zip(steps) {
-            let writer = match step {
-                Step::Send { from, .. } => memory.claimed(*from, round),
-                Step::Recv { into, how: How::Combine { with, .. }, .. } => {
-                    memory.claimed(*with, round).filter(|writer| {
-                        *writer != index || memory.first_cell(*with) != memory.first_cell(*into)
-                    })
-                }
-                _ => None,
-            };
-            if let Some(writer) = writer {
-                return fault(step, writer);
             }
         }
         Ok(())
@@ -398,134 +303,6 @@ impl<'a> Run<'a> {
         format!("waits in its round {round}")
     }
 
-    /// Whether every `Out` holds what it must, and in which order values were combined.
-    fn contract_is_met(&self) -> Result<Order, Box<Fault>> {
-        let Check { op, world, .. } = *self.check;
-        if op == Collective::Barrier {
-            return self.all_have_heard().map(|()| Order::Ranks);
-        }
-        // Who was the first to end with each chunk, and with what.
-        let mut first: Vec<Option<(u32, Value)>> = vec![None; world as usize];
-        let mut seen = vec![NEVER; world as usize];
-        let mut order = Order::Ranks;
-        for rank in 0..world {
-            for chunk in 0..op.chunks(Space::Out, world, rank) {
-                let cell = self.memory[rank as usize].get(Space::Out, chunk);
-                let end = End { rank, chunk: Chunks::output(chunk, 1), written: cell.written };
-                match op.wanted(rank, chunk) {
-                    Wanted::Piece { rank: owner, chunk: piece } => {
-                        self.piece_is_there(&end, cell.value, owner, piece)?;
-                    }
-                    Wanted::Combined { chunk: wanted } => match first[wanted as usize] {
-                        Some((_, value)) if value == cell.value => {}
-                        other => {
-                            self.is_complete(&end, cell.value, wanted, &mut seen)?;
-                            order = order.max(self.values.order(cell.value));
-                            self.is_the_same(&end, cell.value, other)?;
-                            first[wanted as usize] = Some((rank, cell.value));
-                        }
-                    },
-                }
-            }
-        }
-        Ok(order)
-    }
-
-    fn piece_is_there(
-        &self,
-        end: &End,
-        value: Value,
-        owner: u32,
-        piece: u32,
-    ) -> Result<(), Box<Fault>> {
-        let wanted = self.values.contribution(owner, piece);
-        if value == wanted {
-            return Ok(());
-        }
-        let expected = self.values.write(wanted);
-        Err(self.wrong(end, expected, self.values.write(value)))
-    }
-
-    fn is_complete(
-        &self,
-        end: &End,
-        value: Value,
-        wanted: u32,
-        seen: &mut [u32],
-    ) -> Result<(), Box<Fault>> {
-        let world = self.check.world;
-        let expected = || format!("chunk {wanted} of all {world} ranks, each once");
-        if value == UNDEFINED || self.values.chunk(value) != wanted {
-            return Err(self.wrong(end, expected(), self.values.write(value)));
-        }
-        seen.fill(NEVER);
-        let mut twice = None;
-        self.values.walk(value, |rank| {
-            let before = std::mem::replace(&mut seen[rank as usize], wanted);
-            twice = twice.or((before == wanted).then_some(rank));
-        });
-        if let Some(contributor) = twice {
-            let it = self
-                .values
-                .doubled(value, contributor)
-                .expect("what comes twice comes from two sides of a combination");
-            let trouble = Trouble::Twice {
-                chunk: end.chunk,
-                contributor,
-                rank: it.rank,
-                round: it.round,
-                found: self.values.write_combination(it),
-            };
-            return Err(self.check.fault(end.rank, None, trouble));
-        }
-        if let Some(missing) = seen.iter().position(|seen| *seen == NEVER) {
-            let found = format!("{}, without rank {missing}", self.values.write(value));
-            return Err(self.wrong(end, expected(), found));
-        }
-        Ok(())
-    }
-
-    fn is_the_same(
-        &self,
-        end: &End,
-        value: Value,
-        other: Option<(u32, Value)>,
-    ) -> Result<(), Box<Fault>> {
-        let Some((other, theirs)) = other else { return Ok(()) };
-        let trouble = Trouble::Order {
-            chunk: end.chunk,
-            written: end.written(),
-            other,
-            expected: self.values.write(theirs),
-            found: self.values.write(value),
-        };
-        Err(self.check.fault(end.rank, None, trouble))
-    }
-
-    fn wrong(&self, end: &End, expected: String, found: String) -> Box<Fault> {
-        let trouble = Trouble::Wrong { chunk: end.chunk, written: end.written(), expected, found };
-        self.check.fault(end.rank, None, trouble)
-    }
-
-    fn all_have_heard(&self) -> Result<(), Box<Fault>> {
-        let clocks = self.clocks.as_ref().expect("barriers are timed");
-        let early = |rank| Some((rank, clocks.unheard(rank)?));
-        match (0..self.check.world).find_map(early) {
-            Some((rank, unheard)) => Err(self.check.fault(rank, None, Trouble::Early { unheard })),
-            None => Ok(()),
-        }
-    }
-
-    fn in_flight(&self) -> Result<Option<u32>, Box<Fault>> {
-        let Some(clocks) = &self.clocks else { return Ok(None) };
-        let limit = self.check.in_flight;
-        let (found, from, peer) = clocks.most_in_flight();
-        if found > limit {
-            return Err(self.check.fault(from, None, Trouble::InFlight { peer, found, limit }));
-        }
-        Ok(Some(found))
-    }
-
     fn has_ended(&self, rank: u32) -> bool {
         self.state[rank as usize].round as usize >= self.programs[rank as usize].len()
     }
@@ -538,7 +315,7 @@ impl<'a> Run<'a> {
 
     /// The vector's chunk whose size a chunk has. In an `AllToAll`: a number for each sender and
     /// receiver.
-    fn size(&self, rank: u32, space: Space, chunk: u32) -> u32 {
+    pub(super) fn size(&self, rank: u32, space: Space, chunk: u32) -> u32 {
         match (self.check.op, space) {
             (_, Space::Scratch) => self.programs[rank as usize].scratch()[chunk as usize],
             (Collective::AllToAll, Space::In) => rank * self.check.world + chunk,
@@ -556,20 +333,6 @@ struct Arrival {
     to: u32,
     receiver: u32,
     value: Value,
-}
-
-/// A chunk of a result.
-struct End {
-    rank: u32,
-    chunk: Chunks,
-    written: u32,
-}
-
-impl End {
-    /// The round that wrote it.
-    fn written(&self) -> String {
-        if self.written == NEVER { "none".to_owned() } else { self.written.to_string() }
-    }
 }
 
 /// Clocks of all ranks know of all ranks: above this they take too long.
