@@ -39,6 +39,8 @@ pub struct Board {
     blocks: Blocks,
     steps: Steps,
     patience: Patience,
+    /// A rank that seems to have made other calls.
+    suspect: Option<usize>,
 }
 
 impl Board {
@@ -56,7 +58,7 @@ impl Board {
     pub fn new(me: usize, blocks: &[(Arena, usize)], patience: Patience) -> Option<Self> {
         let steps = Steps::new(me, blocks.len(), Self::DEPTH, Self::LAG);
         let blocks = Blocks(blocks.iter().map(Block::new).collect::<Option<_>>()?);
-        Some(Self { me, blocks, steps, patience })
+        Some(Self { me, blocks, steps, patience, suspect: None })
     }
 
     /// How many ranks there are.
@@ -87,7 +89,31 @@ impl Board {
     pub fn in_the_way(&mut self, step: u32, places: Option<u32>) -> Option<(usize, u32)> {
         let places = places.unwrap_or(Self::DEPTH);
         assert!(places <= Self::DEPTH, "what holds for the place holds for the line");
-        self.steps.in_the_way(&self.blocks, step, places)
+        let behind = self.steps.in_the_way(&self.blocks, step, places);
+        if behind.is_none() {
+            self.compare(step.wrapping_sub(places).wrapping_add(1 + Self::LAG));
+        }
+        behind
+    }
+
+    /// A rank that seems to have made other calls, as was noticed while
+    /// [looking who is in the way](Self::in_the_way): its own next step may have been what was
+    /// seen, so its [calls](Self::calls_of) have to be looked up. Each suspicion is told once.
+    #[inline]
+    pub fn suspect(&mut self) -> Option<usize> {
+        self.suspect.take()
+    }
+
+    /// Whoever sends and sends, and reads nothing, has no other occasion to compare.
+    #[inline]
+    fn compare(&mut self, step: u32) {
+        let (blocks, line) = (&self.blocks.0, self.steps.line_of(step));
+        let digest = |rank: usize| blocks[rank].line(line).digest().load(Ordering::Relaxed);
+        let me = self.me;
+        let differs = |&rank: &usize| rank != me && digest(rank) != digest(me);
+        if let Some(rank) = self.steps.just_seen_at(step).find(differs) {
+            self.suspect = Some(rank);
+        }
     }
 
     /// Posts a step of this rank, with so much data in its line. Nobody may be
@@ -132,7 +158,7 @@ impl Board {
         step: u32,
         mut check: impl FnMut(Option<(usize, String)>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let Self { me, steps, blocks, patience } = self;
+        let Self { me, steps, blocks, patience, .. } = self;
         let (steps, blocks, me) = (RefCell::new(steps), &*blocks, *me);
         patience.wait(
             || steps.borrow_mut().has_posted(blocks, rank, step),
@@ -191,6 +217,16 @@ impl Board {
     #[inline]
     pub fn note(&self, entry: &Entry) {
         self.blocks.0[self.me].history().note(entry);
+    }
+
+    /// The first of the calls noted by this rank and another in which they differ: this rank's and
+    /// the other's.
+    pub fn first_difference(&self, rank: usize) -> Option<(Entry, Entry)> {
+        let theirs = self.calls_of(rank);
+        self.calls_of(self.me).into_iter().find_map(|mine| {
+            let other = theirs.iter().find(|other| other.number == mine.number)?;
+            (other.digest != mine.digest).then(|| (mine, other.clone()))
+        })
     }
 
     /// The last calls that a rank noted, oldest first.

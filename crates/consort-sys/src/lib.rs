@@ -21,6 +21,8 @@
 //! | [`board`] | how they keep in step |
 //! | [`ring`] | how they send messages to each other |
 //! | [`window`] | how they reach each other's buffers |
+//! | [`reach`] | whether they can read each other's private memory, and how |
+//! | [`wait`] | how they wait for each other |
 //! | [`turn`] | how the threads of a rank take turns |
 //! | [`life`] | whether another process is alive |
 //! | [`dtype`] | what the bytes of a buffer mean, and how they can be combined |

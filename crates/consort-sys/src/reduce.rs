@@ -1,9 +1,10 @@
 //! Making one buffer of many.
 //!
 //! A [`Kernel`] combines the buffers of all ranks, element by element and in the order of ranks:
-//! ((rank 0 ∘ rank 1) ∘ rank 2) and so on. What it computes depends on nothing else. Ranks that
-//! combine the same buffers get the same bits, whichever processors they have, wherever the
-//! buffers lie and however they are cut into pieces.
+//! ((rank 0 ∘ rank 1) ∘ rank 2) and so on. Ranks that combine the same buffers get the same bits,
+//! whichever processors they have, wherever the buffers lie and however they are cut into pieces;
+//! as long as their threads round to nearest and keep subnormal numbers, as all threads do that
+//! were not told otherwise.
 //!
 //! | dtype | operations |
 //! |---|---|

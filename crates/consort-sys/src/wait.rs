@@ -8,7 +8,8 @@
 //!
 //! Even with a core for every rank the system may have put two of them on one. That shows when the
 //! core is given away: if it comes back at once, nobody else wanted it, and spinning is right; if
-//! not, spinning only kept the other one from its work.
+//! not, spinning only kept the other one from its work. The README beside this file has the states and
+//! the scenarios.
 
 use std::time::{Duration, Instant};
 

@@ -191,6 +191,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
 /// assert!(!terms.in_windows);
 /// ```
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Terms {
     /// How long other ranks are waited for.
     pub timeout: Duration,

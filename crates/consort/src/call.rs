@@ -39,6 +39,7 @@ pub use self::description::{Operation, Purpose};
 /// # Ok::<(), consort::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum Call<'a> {
     /// Nobody leaves before everyone has come.
     Barrier,

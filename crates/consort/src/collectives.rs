@@ -110,8 +110,8 @@ impl Group {
 
     /// Gives the root's numbers to every rank.
     ///
-    /// The root does not wait for the others if they are not far behind; should they differ from
-    /// it, it hears of that in its next call.
+    /// The root does not wait for the others if they are not far behind; should they make another
+    /// call, it hears of that in one of its next thirty.
     ///
     /// ```
     /// # let group = consort::Builder::new().rank(0).world(1).init()?;
@@ -130,6 +130,9 @@ impl Group {
 
     /// Replaces the root's numbers by the combination of all ranks'. The other ranks' stay as they
     /// are.
+    ///
+    /// A rank that is not the root does not wait for the others if they are not far behind; should
+    /// they make another call, it hears of that in one of its next thirty.
     ///
     /// ```
     /// # let group = consort::Builder::new().rank(0).world(1).init()?;
@@ -234,7 +237,7 @@ impl Group {
     }
 
     /// Gives the root the numbers of all ranks, one behind the other in the order of ranks. Only
-    /// the root gives an output.
+    /// the root gives an output. Others than the root do not wait, as in [`reduce`](Self::reduce).
     ///
     /// ```
     /// # let group = consort::Builder::new().rank(0).world(1).init()?;
@@ -283,7 +286,7 @@ impl Group {
     }
 
     /// Gives every rank its part of the root's numbers, which has equal parts in the order of
-    /// ranks. Only the root gives an input.
+    /// ranks. Only the root gives an input, and does not wait, as in [`broadcast`](Self::broadcast).
     ///
     /// ```
     /// # let group = consort::Builder::new().rank(0).world(1).init()?;

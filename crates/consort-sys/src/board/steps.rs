@@ -24,6 +24,8 @@ pub(crate) struct Steps {
     lag: u32,
     /// How far each rank was known to be when last looked at.
     seen: Vec<u32>,
+    /// Whether one was looked at since this was last asked.
+    looked: bool,
 }
 
 impl Steps {
@@ -31,7 +33,7 @@ impl Steps {
     /// many steps before its last post a rank may still read.
     pub(crate) fn new(me: usize, world: usize, depth: u32, lag: u32) -> Self {
         assert!(me < world && depth.is_power_of_two() && lag < depth);
-        Self { me, depth, lag, seen: vec![0; world] }
+        Self { me, depth, lag, seen: vec![0; world], looked: false }
     }
 
     pub(crate) fn line_of(&self, step: u32) -> usize {
@@ -47,6 +49,7 @@ impl Steps {
         let posted = lines.step(rank, self.line_of(step)).read();
         if reaches(posted, step) {
             self.seen[rank] = posted;
+            self.looked = true;
             return true;
         }
         false
@@ -65,6 +68,14 @@ impl Steps {
         debug_assert!(self.lag < places && places <= self.depth);
         let first_after = step.wrapping_sub(places).wrapping_add(1 + self.lag);
         Some((self.behind(lines, first_after)?, first_after))
+    }
+
+    /// The ranks that were last seen at just this step, if any was looked at since this was last
+    /// asked.
+    #[inline]
+    pub(crate) fn just_seen_at(&mut self, step: u32) -> impl Iterator<Item = usize> {
+        let world = if std::mem::take(&mut self.looked) { self.seen.len() } else { 0 };
+        (0..world).filter(move |&rank| self.seen[rank] == step)
     }
 
     /// The first other rank that has not posted a step.

@@ -15,6 +15,7 @@ use super::{Call, Inputs, Outputs};
 /// assert!(names.contains(&"reduce_scatter"));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Operation {
     /// [`Call::Barrier`].
     Barrier,

@@ -198,6 +198,8 @@ pub(super) enum Progress {
     Blocked { rank: usize, step: u32 },
     /// Until it found that a rank has made other calls.
     Differs { rank: usize },
+    /// Until it seemed that a rank has made other calls. It can go on if that is not so.
+    Suspects { rank: usize },
     /// Until a rank's memory could not be read.
     Unreachable { rank: usize, error: io::ErrorKind },
     /// To the end, but ranks may have used memory of each other that was no longer theirs: it
@@ -263,6 +265,9 @@ impl<T: Turns> Drive<T> {
         let places = self.turns.uses_buffers().then_some(Ground::BUFFERS);
         if let Some((rank, step)) = board.in_the_way(step, places) {
             return Some(Progress::Blocked { rank, step });
+        }
+        if let Some(rank) = board.suspect() {
+            return Some(Progress::Suspects { rank });
         }
         let Self { first, first_stage, .. } = *self;
         let view = View { ground, board, first, first_stage };

@@ -14,6 +14,8 @@ pub(super) struct Ground {
     committed: bool,
     places: Vec<(Arena, usize)>,
     reaches: Vec<Option<Reach>>,
+    /// Whether all ranks can reach each other's private memory.
+    reachable: bool,
 }
 
 impl Ground {
@@ -38,7 +40,10 @@ impl Ground {
         reaches: Vec<Option<Reach>>,
     ) -> Option<Self> {
         let inside = |(arena, offset): &(Arena, usize)| arena.view(*offset, Self::BYTES).is_some();
-        places.iter().all(inside).then_some(Self { me, mine, committed: false, places, reaches })
+        // All of them can, or none has tried.
+        let reachable = reaches.iter().any(Option::is_some);
+        let ground = Self { me, mine, committed: false, places, reaches, reachable };
+        ground.places.iter().all(inside).then_some(ground)
     }
 
     pub(super) fn world(&self) -> usize {
@@ -62,8 +67,7 @@ impl Ground {
     /// Whether all ranks can reach each other's private memory.
     #[inline]
     pub(super) fn is_reachable(&self) -> bool {
-        // All of them can, or none has tried.
-        self.reaches.iter().any(Option::is_some)
+        self.reachable
     }
 
     /// Makes sure that there is memory behind this rank's buffers: many groups never need any.

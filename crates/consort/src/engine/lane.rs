@@ -193,10 +193,7 @@ impl Lane {
         if self.board.is_halted() {
             return Err(self.refuse());
         }
-        match self.ground.commit() {
-            Ok(()) => Ok(()),
-            Err(error) => Err(self.give_out(error)),
-        }
+        Ok(())
     }
 
     /// Ends the group because there is no memory for this rank's buffers.
@@ -229,22 +226,31 @@ impl Lane {
     }
 
     /// An operation before its first turn.
+    ///
+    /// # Errors
+    /// When there is no memory for this rank's buffers: the group ends.
     #[inline]
-    pub(super) fn prepare<T: Turns>(&mut self, turns: T) -> Drive<T> {
+    pub(super) fn prepare<T: Turns>(&mut self, turns: T) -> Result<Drive<T>> {
+        if (turns.uses_buffers() || turns.stages() > 0)
+            && let Err(error) = self.ground.commit()
+        {
+            return Err(self.give_out(error));
+        }
         let first = self.step.wrapping_add(1);
         let first_stage = self.stage;
         self.step = self.step.wrapping_add(turns.posts());
         self.stage = Ground::stage_after(self.stage, turns.stages());
-        Drive::new(turns, first, first_stage, self.digest)
+        Ok(Drive::new(turns, first, first_stage, self.digest))
     }
 
     /// Takes all turns of an operation on the spot.
     #[inline]
     pub(super) fn drive(&mut self, turns: impl Turns, patient: &mut Patient<'_>) -> Result<()> {
-        let mut drive = self.prepare(turns);
+        let mut drive = self.prepare(turns)?;
         loop {
             match drive.go_on(&mut self.board, &self.ground) {
                 Progress::Blocked { rank, step } => self.wait(rank, step, patient)?,
+                Progress::Suspects { rank } => self.look_into(rank)?,
                 end => return self.end(end, patient),
             }
         }
@@ -264,6 +270,7 @@ impl Lane {
                 (Progress::Blocked { rank, step }, Pace::Elsewhere(notes)) => {
                     self.wait_elsewhere(rank, step, notes, patient).await?;
                 }
+                (Progress::Suspects { rank }, _) => self.look_into(rank)?,
                 (end, _) => return self.end(end, patient),
             }
         }
@@ -279,7 +286,7 @@ impl Lane {
             Progress::DoneUnlessHalted => Ok(()),
             Progress::Differs { rank } => Err(self.differ(rank)),
             Progress::Unreachable { rank, error } => Err(self.lose(rank, error, patient)),
-            Progress::Blocked { .. } => unreachable!("it goes further"),
+            Progress::Blocked { .. } | Progress::Suspects { .. } => unreachable!("it goes further"),
         }
     }
 
@@ -358,6 +365,15 @@ impl Lane {
         let error = self.fate.decide(failure);
         self.post.ring_all();
         error
+    }
+
+    /// Ends the group if a rank has made other calls than this one.
+    #[cold]
+    fn look_into(&mut self, rank: usize) -> Result<()> {
+        match self.board.first_difference(rank) {
+            Some(_) => Err(self.differ(rank)),
+            None => Ok(()),
+        }
     }
 
     fn differ(&mut self, rank: usize) -> Error {

@@ -70,7 +70,7 @@ pub(super) async fn run_elsewhere(
         true => largest_part(lane, call, &mut patient).await?,
         false => 0,
     };
-    let drive = turns(call, Scene::new(lane, window, largest), Boxed(lane))?;
+    let drive = turns(call, Scene::new(lane, window, largest), Boxed(lane))??;
     lane.go_on(drive, &mut patient).await
 }
 
@@ -125,10 +125,10 @@ impl<'a> Driver<'a> for OnTheSpot<'_, '_> {
 struct Boxed<'l>(&'l mut Lane);
 
 impl<'a> Driver<'a> for Boxed<'_> {
-    type Driven = Box<dyn GoOn + 'a>;
+    type Driven = Result<Box<dyn GoOn + 'a>>;
 
     fn drive(self, turns: impl Turns + 'a) -> Self::Driven {
-        Box::new(self.0.prepare(turns))
+        Ok(Box::new(self.0.prepare(turns)?))
     }
 }
 

@@ -34,14 +34,10 @@ pub(super) struct Waiting {
 impl Failure {
     /// Finds out in which call this rank and another differ first.
     pub(super) fn differs(board: &Board, me: usize, rank: usize) -> Self {
-        let (mine, theirs) = (board.calls_of(me), board.calls_of(rank));
-        let first = mine.iter().find_map(|entry| {
-            let other = theirs.iter().find(|other| other.number == entry.number)?;
-            (other.digest != entry.digest).then_some((entry, other))
-        });
-        match first {
+        let mine = board.calls_of(me);
+        match board.first_difference(rank) {
             Some((entry, other)) => {
-                let (mine, mut theirs) = (in_words(entry), in_words(other));
+                let (mine, mut theirs) = (in_words(&entry), in_words(&other));
                 if mine == theirs {
                     theirs += " with another factor";
                 }

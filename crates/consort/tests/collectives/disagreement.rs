@@ -50,6 +50,34 @@ fn about_what_a_call_is_for_is_told_on_every_rank() {
     });
 }
 
+/// Ranks that only send, or only receive nothing, never wait for each other; but they are never far
+/// ahead of each other either.
+#[test]
+fn of_ranks_that_do_not_wait_for_each_other_is_noticed_soon() {
+    ranks(2, |ctx| {
+        let world = meet(ctx);
+        let me = ctx.rank();
+        let everyone_is_root = |group: &Group| group.broadcast(&mut [1.5_f32], me);
+        let nobody_is_root = |group: &Group| match me {
+            0 => group.reduce(&mut [1.5_f32], SUM, 1),
+            _ => group.reduce(&mut [1.5_f32], SUM, 0),
+        };
+        let one_sends_and_one_gives = |group: &Group| match me {
+            0 => group.broadcast(&mut [1.5_f32], 0),
+            _ => group.reduce(&mut [1.5_f32], SUM, 0),
+        };
+        let calls: [&dyn Fn(&Group) -> Result<()>; 3] =
+            [&everyone_is_root, &nobody_is_root, &one_sends_and_one_gives];
+        for call in calls {
+            let group = world.split(Some(0), 0).unwrap().unwrap();
+            let failed = (0..100).find_map(|_| call(&group).err());
+            let error = failed.expect("it is noticed before the hundredth call").to_string();
+            assert!(error.contains("root 0") && error.contains("f32"), "{error}");
+        }
+        works(&world);
+    });
+}
+
 #[test]
 fn about_the_factor_is_told_on_every_rank() {
     ranks(3, |ctx| {

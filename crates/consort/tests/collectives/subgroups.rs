@@ -57,6 +57,29 @@ fn colours_part_a_group_and_the_parts_work_at_the_same_time() {
 }
 
 #[test]
+fn ranks_with_different_lists_hear_of_both_and_the_group_goes_on() {
+    ranks(3, |ctx| {
+        let group = meet(ctx);
+        let me = ctx.rank();
+        let cases: [(&[u32], &[u32]); 3] = [(&[0, 1], &[1, 0]), (&[0, 1, 2], &[0, 2]), (&[0], &[2])];
+        for (first, last) in cases {
+            let list = if me == 2 { last } else { first };
+            let error = group.new_group(list).unwrap_err().to_string();
+            for (rank, list) in [(0, first), (2, last)] {
+                let said = format!("rank {rank} asked for a new group of {list:?}");
+                assert!(error.contains(&said), "{error}");
+            }
+        }
+        let error = match me {
+            1 => group.split(Some(0), 0).unwrap_err(),
+            _ => group.new_group(&[0, 1, 2]).unwrap_err(),
+        };
+        assert!(error.to_string().contains("but rank 1 called split"), "{error}");
+        works(&group);
+    });
+}
+
+#[test]
 fn a_list_says_who_belongs_to_a_new_group_and_in_which_order() {
     ranks(4, |ctx| {
         let group = meet(ctx);

@@ -48,7 +48,7 @@ async fn gather(
     let world = lane.world();
     let mut sizes = vec![0; world];
     let learn = |rank: usize, table: &[u64]| sizes[rank] = table[0];
-    let drive = lane.prepare(Tables::new(&[input.len() as u64], learn));
+    let drive = lane.prepare(Tables::new(&[input.len() as u64], learn))?;
     lane.go_on(drive, patient).await?;
     if let Some(outputs) = outputs {
         for (rank, &sent) in sizes.iter().enumerate() {
@@ -76,7 +76,7 @@ async fn scatter(
             sent = table.to_vec();
         }
     };
-    let drive = lane.prepare(Tables::new(&mine, learn));
+    let drive = lane.prepare(Tables::new(&mine, learn))?;
     lane.go_on(drive, patient).await?;
     let Some(&for_me) = sent.get(me) else {
         return Err(lane.disbelieve(patient, root, INCOMPLETE));
@@ -95,7 +95,7 @@ async fn exchange(
     let mine: Vec<u64> = (0..world).map(|rank| inputs.part(rank, world).len() as u64).collect();
     let mut sent = vec![Vec::new(); world];
     let learn = |rank: usize, table: &[u64]| sent[rank] = table.to_vec();
-    let drive = lane.prepare(Tables::new(&mine, learn));
+    let drive = lane.prepare(Tables::new(&mine, learn))?;
     lane.go_on(drive, patient).await?;
     for (rank, table) in sent.iter().enumerate() {
         let Some(&for_me) = table.get(me) else {

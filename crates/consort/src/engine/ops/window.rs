@@ -248,6 +248,10 @@ impl Turns for Window<'_> {
         self.posts()
     }
 
+    fn uses_buffers(&self) -> bool {
+        false
+    }
+
     fn window(&self) -> Option<u64> {
         Some(self.operand)
     }
