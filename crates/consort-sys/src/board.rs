@@ -225,7 +225,7 @@ impl Board {
         let theirs = self.calls_of(rank);
         self.calls_of(self.me).into_iter().find_map(|mine| {
             let other = theirs.iter().find(|other| other.number == mine.number)?;
-            (other.digest != mine.digest).then(|| (mine, other.clone()))
+            (other.digest != mine.digest).then_some((mine, *other))
         })
     }
 

@@ -214,8 +214,10 @@ impl Lane {
     #[inline]
     pub(super) fn begin(&mut self, call: &Call<'_>, terms: Terms) -> (Option<Window>, Description) {
         let arena = &self.neighbours[self.me].arena;
-        let window = Window::of(call, arena, self.world(), terms.in_windows);
-        let within = window.map_or(Within::Nothing, |place| place.within());
+        // Ranks have to agree on it even where it makes no difference: it would for more data.
+        let place = Window::of(call, arena, self.world(), terms.in_windows);
+        let within = place.map_or(Within::Nothing, |place| place.within());
+        let window = place.filter(|place| terms.in_windows || place.is_worth_it());
         let description =
             Description::of(call, self.world(), within).made_for(terms.purpose, terms.sizes);
         let call = description.pack();

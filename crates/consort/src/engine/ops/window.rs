@@ -20,11 +20,11 @@ use crate::call::{Call, Inputs, Outputs, Within};
 pub(in super::super) struct Place {
     operand: u64,
     result: Option<u64>,
+    bytes: usize,
 }
 
 impl Place {
-    /// Of a call that is to be worked on where it is: because it is worth it, or because it has to
-    /// be.
+    /// Of a call that could be worked on where it is, or has to be (`directly`).
     #[inline]
     pub(in super::super) fn of(
         call: &Call<'_>,
@@ -33,19 +33,21 @@ impl Place {
         directly: bool,
     ) -> Option<Self> {
         let operand = operand_of(call)?;
-        if !directly && operand.len() < WORTH_IT {
-            return None;
-        }
         let offset = |memory: Source<'_>| {
             arena.offset_of(memory.as_ptr(), memory.len()).map(|offset| offset as u64)
         };
-        let place = Self { operand: offset(operand)?, result: None };
+        let place = Self { operand: offset(operand)?, result: None, bytes: operand.len() };
         let Call::AllReduce { input, output, .. } = *call else { return Some(place) };
         // Who combines everything leaves the operands alone, and can do so wherever its result is.
         let in_slices = !directly || is_in_place(input, output);
         let place = Self { result: offset(output.into()).filter(|_| in_slices), ..place };
         // With the result elsewhere, every rank has to combine everything.
         (directly || place.result.is_some() || world == 2).then_some(place)
+    }
+
+    /// Whether that takes less time than to copy it.
+    pub(in super::super) fn is_worth_it(&self) -> bool {
+        self.bytes >= WORTH_IT
     }
 
     /// What lies in symmetric memory.
