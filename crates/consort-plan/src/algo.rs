@@ -45,6 +45,13 @@ pub trait Algorithm: Sync {
     /// # Panics
     /// When the algorithm does not support the operation, or the rank or root is not of this world.
     fn program(&self, op: Collective, world: u32, rank: u32) -> Program;
+
+    /// Whether every rank sends and receives as much, in the same rounds, to and from ranks as far
+    /// away as any other rank: seen from itself, all ranks are the same.
+    fn turns(&self, op: Collective) -> bool {
+        let _ = op;
+        false
+    }
 }
 
 impl fmt::Debug for dyn Algorithm {

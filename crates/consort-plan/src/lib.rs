@@ -31,7 +31,9 @@
 
 pub mod algo;
 pub mod check;
+pub mod cost;
 mod layout;
+mod mix;
 mod op;
 mod program;
 

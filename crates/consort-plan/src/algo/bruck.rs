@@ -33,6 +33,10 @@ impl Algorithm for Bruck {
         matches!(op, Collective::AllGather | Collective::AllToAll | Collective::Barrier)
     }
 
+    fn turns(&self, op: Collective) -> bool {
+        self.supports(op, 1)
+    }
+
     fn program(&self, op: Collective, world: u32, rank: u32) -> Program {
         if world == 1 {
             return alone(op);

@@ -31,6 +31,10 @@ impl Algorithm for Flat {
         true
     }
 
+    fn turns(&self, op: Collective) -> bool {
+        op == Collective::AllToAll
+    }
+
     fn program(&self, op: Collective, world: u32, rank: u32) -> Program {
         if world == 1 {
             return alone(op);

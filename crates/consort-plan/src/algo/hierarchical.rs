@@ -154,9 +154,9 @@ struct Part<'a> {
     inside: &'a [u32],
     leader: u32,
     local: u32,
-    /// The leaders of all hosts.
+    /// At a leader: the leaders of all hosts.
     leaders: Vec<u32>,
-    /// Where the ranks of each host begin, if hosts follow each other.
+    /// At a leader: where the ranks of each host begin, if hosts follow each other.
     bounds: Vec<u32>,
 }
 
@@ -168,9 +168,10 @@ impl<'a> Part<'a> {
             Some(root) if layout.host(root) == host => root,
             _ => layout.ranks(host)[0],
         };
-        let leaders: Vec<u32> = (0..layout.count()).map(lead).collect();
-        let mut bounds: Vec<u32> = (0..layout.count()).map(|host| layout.ranks(host)[0]).collect();
-        bounds.push(world);
+        let leader = lead(host);
+        // Nobody else needs to know the leaders of all hosts, and where they begin.
+        let hosts = if leader == rank { layout.count() } else { 0 };
+        let first = |host| layout.ranks(host)[0];
         Self {
             algorithm,
             op,
@@ -178,10 +179,10 @@ impl<'a> Part<'a> {
             world,
             host,
             inside: layout.ranks(host),
-            leader: layout.local(leaders[host as usize]),
+            leader: layout.local(leader),
             local: layout.local(rank),
-            leaders,
-            bounds,
+            leaders: (0..hosts).map(lead).collect(),
+            bounds: (0..hosts).map(first).chain([world]).collect(),
         }
     }
 
@@ -342,7 +343,7 @@ impl<'a> Part<'a> {
     }
 
     fn start(&self) -> u32 {
-        self.bounds[self.host as usize]
+        self.inside[0]
     }
 
     fn size(&self) -> u32 {

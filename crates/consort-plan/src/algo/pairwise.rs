@@ -31,6 +31,10 @@ impl Algorithm for Pairwise {
         matches!(op, AllGather | AllReduce | AllToAll | ReduceScatter)
     }
 
+    fn turns(&self, op: Collective) -> bool {
+        self.supports(op, 1)
+    }
+
     fn program(&self, op: Collective, world: u32, rank: u32) -> Program {
         if world == 1 {
             return alone(op);

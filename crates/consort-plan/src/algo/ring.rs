@@ -32,6 +32,10 @@ impl Algorithm for Ring {
         matches!(op, AllGather | AllReduce | Broadcast { .. } | Reduce { .. } | ReduceScatter)
     }
 
+    fn turns(&self, op: Collective) -> bool {
+        self.supports(op, 1) && op.root().is_none()
+    }
+
     fn program(&self, op: Collective, world: u32, rank: u32) -> Program {
         if world == 1 {
             return alone(op);

@@ -6,8 +6,9 @@ use std::hash::BuildHasherDefault;
 
 use super::clock::Clocks;
 use super::memory::{Memory, NEVER};
-use super::value::{Mix, UNDEFINED, Value, Values};
+use super::value::{UNDEFINED, Value, Values};
 use super::{Check, Fault, Order, Trouble};
+use crate::mix::Mix;
 use crate::op::Collective;
 use crate::program::{Chunks, How, Operand, Program, Space, Step};
 

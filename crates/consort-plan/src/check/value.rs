@@ -1,9 +1,10 @@
 //! Symbols: contributions and their combinations, each stored once.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 
 use super::Order;
+use crate::mix::Mix;
 
 /// A symbol. [`UNDEFINED`] is none; then come the contributions, then the combinations.
 pub(super) type Value = u32;
@@ -157,24 +158,6 @@ impl Values {
     fn combination(&self, value: Value) -> Option<Combination> {
         let index = value.checked_sub(1 + self.contributions)?;
         self.combinations.get(index as usize).copied()
-    }
-}
-
-/// A fast hash for pairs of small numbers that nobody chooses in bad faith.
-#[derive(Default)]
-pub(super) struct Mix(u64);
-
-impl Hasher for Mix {
-    fn finish(&self) -> u64 {
-        self.0 ^ (self.0 >> 29)
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u32((*byte).into()));
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(23);
     }
 }
 
