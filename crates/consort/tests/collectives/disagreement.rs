@@ -66,14 +66,9 @@ fn of_ranks_that_do_not_wait_for_each_other_is_noticed_soon() {
             0 => group.broadcast(&mut [1.5_f32], 0),
             _ => group.reduce(&mut [1.5_f32], SUM, 0),
         };
-        let calls: [&dyn Fn(&Group) -> Result<()>; 3] =
-            [&everyone_is_root, &nobody_is_root, &one_sends_and_one_gives];
-        for call in calls {
-            let group = world.split(Some(0), 0).unwrap().unwrap();
-            let failed = (0..100).find_map(|_| call(&group).err());
-            let error = failed.expect("it is noticed before the hundredth call").to_string();
-            assert!(error.contains("root 0") && error.contains("f32"), "{error}");
-        }
+        fails_soon(&world, everyone_is_root);
+        fails_soon(&world, nobody_is_root);
+        fails_soon(&world, one_sends_and_one_gives);
         works(&world);
     });
 }
@@ -298,6 +293,14 @@ fn about_sizes_that_only_two_ranks_know_is_told_on_every_rank() {
         }
         works(&group);
     });
+}
+
+/// Of a hundred calls in a group of its own, one fails.
+fn fails_soon(group: &Group, call: impl Fn(&Group) -> Result<()>) {
+    let group = group.split(Some(0), 0).unwrap().unwrap();
+    let failed = (0..100).find_map(|_| call(&group).err());
+    let error = failed.expect("it is noticed before the hundredth call").to_string();
+    assert!(error.contains("root 0") && error.contains("f32"), "{error}");
 }
 
 /// In turn each rank does something else than the others; every rank hears of both.

@@ -61,7 +61,8 @@ fn ranks_with_different_lists_hear_of_both_and_the_group_goes_on() {
     ranks(3, |ctx| {
         let group = meet(ctx);
         let me = ctx.rank();
-        let cases: [(&[u32], &[u32]); 3] = [(&[0, 1], &[1, 0]), (&[0, 1, 2], &[0, 2]), (&[0], &[2])];
+        let cases: [(&[u32], &[u32]); 3] =
+            [(&[0, 1], &[1, 0]), (&[0, 1, 2], &[0, 2]), (&[0], &[2])];
         for (first, last) in cases {
             let list = if me == 2 { last } else { first };
             let error = group.new_group(list).unwrap_err().to_string();
