@@ -149,28 +149,39 @@ trait Word {
     fn clear(&self, bits: u64);
 }
 
-impl Word for AtomicU64 {
-    #[inline]
-    fn read(&self) -> u64 {
-        self.load(Ordering::Relaxed)
-    }
+/// Real words and those of models are accessed in the same order.
+macro_rules! implement_word {
+    ($atomic:ty) => {
+        impl Word for $atomic {
+            #[inline]
+            fn read(&self) -> u64 {
+                self.load(Ordering::Relaxed)
+            }
 
-    #[inline]
-    fn take(&self, seen: u64, value: u64) -> Result<(), u64> {
-        // Pairs with `let_go`: all changes in between are exchanges too, so they carry it on.
-        self.compare_exchange_weak(seen, value, Ordering::Acquire, Ordering::Relaxed).map(|_| ())
-    }
+            #[inline]
+            fn take(&self, seen: u64, value: u64) -> Result<(), u64> {
+                // Pairs with `let_go`: all changes in between are exchanges too, so they carry it
+                // on.
+                self.compare_exchange_weak(seen, value, Ordering::Acquire, Ordering::Relaxed)
+                    .map(|_| ())
+            }
 
-    #[inline]
-    fn let_go(&self, bit: u64) -> u64 {
-        // One instruction, where to mask it would take a loop.
-        self.fetch_sub(bit, Ordering::Release)
-    }
+            #[inline]
+            fn let_go(&self, bit: u64) -> u64 {
+                // One instruction, where to mask it would take a loop.
+                self.fetch_sub(bit, Ordering::Release)
+            }
 
-    fn clear(&self, bits: u64) {
-        self.fetch_and(!bits, Ordering::Relaxed);
-    }
+            fn clear(&self, bits: u64) {
+                self.fetch_and(!bits, Ordering::Relaxed);
+            }
+        }
+    };
 }
+
+implement_word!(AtomicU64);
+#[cfg(test)]
+implement_word!(loom::sync::atomic::AtomicU64);
 
 #[inline]
 fn pass(word: &impl Word) -> bool {

@@ -27,30 +27,44 @@ pub(crate) trait Word {
     fn wake(&self);
 }
 
+/// The accesses to a word's value, for the words of models as for real ones: what loom tries is
+/// ordered as what runs.
+macro_rules! accesses {
+    ($atomic:ident, $fence:path, $value:expr) => {
+        #[inline]
+        fn read(&self) -> u32 {
+            let $atomic = self;
+            $value.load(Ordering::Acquire)
+        }
+
+        #[inline]
+        fn write(&self, value: u32) {
+            let $atomic = self;
+            $value.store(value, Ordering::Release);
+        }
+
+        fn add(&self, delta: u32) {
+            let $atomic = self;
+            $value.fetch_add(delta, Ordering::Relaxed);
+        }
+
+        #[inline]
+        fn replace(&self, seen: u32, value: u32) -> Result<(), u32> {
+            let $atomic = self;
+            $value.compare_exchange(seen, value, Ordering::AcqRel, Ordering::Acquire).map(|_| ())
+        }
+
+        #[inline]
+        fn fence() {
+            $fence(Ordering::SeqCst);
+        }
+    };
+}
+#[cfg(test)]
+use accesses;
+
 impl Word for AtomicU32 {
-    #[inline]
-    fn read(&self) -> u32 {
-        self.load(Ordering::Acquire)
-    }
-
-    #[inline]
-    fn write(&self, value: u32) {
-        self.store(value, Ordering::Release);
-    }
-
-    fn add(&self, delta: u32) {
-        self.fetch_add(delta, Ordering::Relaxed);
-    }
-
-    #[inline]
-    fn replace(&self, seen: u32, value: u32) -> Result<(), u32> {
-        self.compare_exchange(seen, value, Ordering::AcqRel, Ordering::Acquire).map(|_| ())
-    }
-
-    #[inline]
-    fn fence() {
-        fence(Ordering::SeqCst);
-    }
+    accesses! { word, fence, word }
 
     fn sleep(&self, seen: u32, limit: Duration) {
         let limit = futex::Timespec::try_from(limit).ok();

@@ -1,30 +1,12 @@
 //! The protocol under every interleaving that loom finds, with a line as a queue keeps it.
 
 use loom::cell::UnsafeCell;
-use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::sync::atomic::AtomicU64;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
 use super::{BARRED, COUNT, Word, enter, leave, line_up, pass};
 use crate::word::model::model;
-
-impl Word for AtomicU64 {
-    fn read(&self) -> u64 {
-        self.load(Ordering::Relaxed)
-    }
-
-    fn take(&self, seen: u64, value: u64) -> Result<(), u64> {
-        self.compare_exchange(seen, value, Ordering::Acquire, Ordering::Relaxed).map(|_| ())
-    }
-
-    fn let_go(&self, bit: u64) -> u64 {
-        self.fetch_sub(bit, Ordering::Release)
-    }
-
-    fn clear(&self, bits: u64) {
-        self.fetch_and(!bits, Ordering::Relaxed);
-    }
-}
 
 struct Model {
     word: AtomicU64,

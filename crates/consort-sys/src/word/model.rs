@@ -5,7 +5,7 @@ use std::time::Duration;
 use loom::sync::atomic::{AtomicU32, Ordering, fence};
 use loom::sync::{Condvar, Mutex};
 
-use super::Word;
+use super::{Word, accesses};
 
 /// A word whose sleep has no limit: a wake-up that is lost is a deadlock, which loom reports.
 pub(crate) struct ModelWord {
@@ -21,25 +21,7 @@ impl ModelWord {
 }
 
 impl Word for ModelWord {
-    fn read(&self) -> u32 {
-        self.value.load(Ordering::Acquire)
-    }
-
-    fn write(&self, value: u32) {
-        self.value.store(value, Ordering::Release);
-    }
-
-    fn add(&self, delta: u32) {
-        self.value.fetch_add(delta, Ordering::Relaxed);
-    }
-
-    fn replace(&self, seen: u32, value: u32) -> Result<(), u32> {
-        self.value.compare_exchange(seen, value, Ordering::AcqRel, Ordering::Acquire).map(|_| ())
-    }
-
-    fn fence() {
-        fence(Ordering::SeqCst);
-    }
+    accesses! { word, fence, word.value }
 
     /// As the system does it: the last look and going to sleep are one for whoever wakes.
     fn sleep(&self, seen: u32, _limit: Duration) {
