@@ -29,11 +29,12 @@ pub use hierarchical::Hierarchical;
 pub use pairwise::Pairwise;
 pub use ring::Ring;
 
+use crate::layout::Layout;
 use crate::op::Collective;
 use crate::program::{Chunks, Program, Space};
 
 /// A way to carry out collectives.
-pub trait Algorithm: Sync {
+pub trait Algorithm: Send + Sync {
     /// Its name, as on the command line.
     fn name(&self) -> &'static str;
 
@@ -60,6 +61,24 @@ impl fmt::Debug for dyn Algorithm {
     }
 }
 
+impl<A: Algorithm + ?Sized> Algorithm for &A {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+
+    fn supports(&self, op: Collective, world: u32) -> bool {
+        (**self).supports(op, world)
+    }
+
+    fn program(&self, op: Collective, world: u32, rank: u32) -> Program {
+        (**self).program(op, world, rank)
+    }
+
+    fn turns(&self, op: Collective) -> bool {
+        (**self).turns(op)
+    }
+}
+
 /// Every algorithm that needs to know no more than the world.
 pub const ALL: [&dyn Algorithm; 8] =
     [&Flat, &Ring, &Pairwise, &Binomial, &DoubleTree, &Halving, &Doubling, &Bruck];
@@ -67,6 +86,42 @@ pub const ALL: [&dyn Algorithm; 8] =
 /// The algorithm of this name, one of [`ALL`].
 pub fn by_name(name: &str) -> Option<&'static dyn Algorithm> {
     ALL.into_iter().find(|algorithm| algorithm.name() == name)
+}
+
+/// The names of all algorithms: [`ALL`], and those that know which ranks share a host.
+pub const NAMES: [&str; 10] = [
+    "flat",
+    "ring",
+    "pairwise",
+    "binomial",
+    "double_tree",
+    "halving",
+    "doubling",
+    "bruck",
+    "hierarchical",
+    "shares",
+];
+
+/// The algorithm of this name for ranks on these hosts, one of [`NAMES`].
+///
+/// # Errors
+/// There is none.
+pub fn named(name: &str, layout: &Layout) -> Result<Box<dyn Algorithm>, UnknownAlgorithm> {
+    match name {
+        "hierarchical" => Ok(Box::new(Hierarchical::new(layout.clone()))),
+        "shares" => Ok(Box::new(Hierarchical::shares(layout.clone()))),
+        _ => match by_name(name) {
+            Some(algorithm) => Ok(Box::new(algorithm)),
+            None => Err(UnknownAlgorithm { name: name.to_owned() }),
+        },
+    }
+}
+
+/// There is no algorithm of this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no algorithm {name:?}; choose {}", NAMES.join(", "))]
+pub struct UnknownAlgorithm {
+    name: String,
 }
 
 /// The program of a rank that is alone: what it gives is what it gets. The same for all.

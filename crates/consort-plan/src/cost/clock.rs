@@ -61,7 +61,7 @@ enum Event {
 struct Message {
     way: Way,
     bytes: f64,
-    beta: f64,
+    link: Link,
     /// Whether it comes from another host.
     outside: bool,
 }
@@ -191,7 +191,7 @@ impl<'a> Clock<'a> {
         let done = start + link.gap + bytes * link.beta;
         self.ports.out[rank] = done;
         let way = (from, seen, self.tasks[task].segment as u32);
-        let message = Message { way, bytes, beta: link.beta, outside };
+        let message = Message { way, bytes, link, outside };
         self.schedule(start + link.alpha, Event::Arrive(message));
         self.ports.waiting[rank].pop_front();
         if !self.ports.waiting[rank].is_empty() {
@@ -202,7 +202,7 @@ impl<'a> Clock<'a> {
 
     /// A message begins to arrive.
     fn arrive(&mut self, message: Message, now: f64) {
-        let Message { way, bytes, beta, outside } = message;
+        let Message { way, bytes, link: Link { gap, beta, .. }, outside } = message;
         let rank = way.1 as usize;
         let (mut start, shared) = (now.max(self.ports.inward[rank]), self.shared(bytes));
         if outside {
@@ -211,7 +211,7 @@ impl<'a> Clock<'a> {
             *port = start + shared;
         }
         let end = start + bytes * beta;
-        self.ports.inward[rank] = end;
+        self.ports.inward[rank] = end + gap;
         match self.awaited.remove(&way) {
             Some((task, combine)) => self.settle(task, end + combine),
             None => self.arrived.entry(way).or_default().push_back(end),

@@ -22,15 +22,15 @@ pub struct Network {
 pub struct Link {
     /// Seconds from when a message begins to leave to when it begins to arrive.
     pub alpha: f64,
-    /// Seconds that a message keeps its sender, whatever its size.
+    /// Seconds that a message keeps its sender and its receiver, whatever its size.
     pub gap: f64,
     /// Seconds for each byte.
     pub beta: f64,
 }
 
 impl Link {
-    /// A way of this latency (seconds) and bandwidth (bytes in a second). A sender is kept for a
-    /// fifth of the latency, and for two microseconds at most.
+    /// A way of this latency (seconds) and bandwidth (bytes in a second). A message keeps its
+    /// sender and its receiver for a fifth of the latency, and for two microseconds at most.
     pub fn new(alpha: f64, bandwidth: f64) -> Self {
         Self { alpha, gap: (alpha / 5.0).min(2e-6), beta: 1.0 / bandwidth }
     }
