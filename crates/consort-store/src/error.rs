@@ -105,6 +105,18 @@ pub enum Error {
         occasion: String,
     },
 
+    /// This process was forked from the one whose handle this is.
+    #[error(
+        "this process was forked from {owner} (process {process}), whose store this is: only that \
+         one may use it; open a store after the fork"
+    )]
+    Forked {
+        /// Whose it is.
+        owner: String,
+        /// Its process.
+        process: u32,
+    },
+
     /// This node cannot take part in the job.
     #[error("cannot join the job: {0}")]
     Join(#[from] JoinError),
@@ -146,6 +158,7 @@ impl Error {
             | Self::Secret { .. }
             | Self::File { .. }
             | Self::RankTaken { .. }
+            | Self::Forked { .. }
             | Self::Pieces { .. }
             | Self::Join(_)
             | Self::Address { .. }

@@ -43,12 +43,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::process::{Pid, getpid};
-
 pub use error::{ArenaError, Shortage, Unfit};
 pub use piece::Piece;
 pub use space::Space;
 
+use crate::origin::Origin;
 use crate::view::Target;
 use map::Map;
 
@@ -68,7 +67,7 @@ struct Shared {
 /// What only the process that made the arena has: a peer or a forked child cannot allocate.
 #[derive(Debug)]
 struct Owner {
-    process: Pid,
+    origin: Origin,
     space: Mutex<Space>,
 }
 
@@ -82,7 +81,7 @@ impl Arena {
     pub fn create(bytes: usize) -> Result<Self, ArenaError> {
         let map = Map::create(bytes)?;
         let space = Mutex::new(Space::new(map.size()));
-        let owner = Some(Owner { process: getpid(), space });
+        let owner = Some(Owner { origin: Origin::here(), space });
         Ok(Self { shared: Arc::new(Shared { map, owner }) })
     }
 
@@ -188,8 +187,9 @@ impl Arena {
 
     /// Whether this very process made it. A forked child did not: it shares the memory, and the
     /// lock may be held by a thread that does not exist there.
-    fn is_ours(&self) -> bool {
-        self.shared.owner.as_ref().is_some_and(|owner| owner.process == getpid())
+    #[inline]
+    pub(crate) fn is_ours(&self) -> bool {
+        self.shared.owner.as_ref().is_some_and(|owner| owner.origin.is_here())
     }
 }
 

@@ -25,6 +25,7 @@
 //! | [`wait`] | how they wait for each other |
 //! | [`turn`] | how the threads of a rank take turns |
 //! | [`life`] | whether another process is alive |
+//! | [`origin`] | whether this is a forked child of the process that began something |
 //! | [`dtype`] | what the bytes of a buffer mean, and how they can be combined |
 //! | [`reduce`] | one buffer made of many, at the speed of memory |
 //! | [`view`] | bytes that another process may write while they are looked at |
@@ -65,6 +66,7 @@ pub mod limits;
 mod lock;
 pub mod memory;
 pub mod net;
+pub mod origin;
 pub mod pass;
 pub mod reach;
 pub mod reduce;

@@ -302,6 +302,12 @@ impl Windows {
         }
     }
 
+    /// Whether this process has them, and not the one that it was forked from.
+    #[inline]
+    fn are_ours(&self) -> bool {
+        self.places[self.me].arena.is_ours()
+    }
+
     #[inline]
     fn control(&self, rank: usize) -> Control<'_> {
         let Place { arena, control, .. } = &self.places[rank];

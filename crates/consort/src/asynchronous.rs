@@ -259,6 +259,6 @@ impl Group {
         let errand = Box::new(Single { call, outcome: outcome.clone() });
         let job = Job::new(errand, operation, Deadline::after(self.timeout()));
         let number = backend.submit(job);
-        Ok(Work::new(outcome, backend, operation, number))
+        Ok(Work::new(outcome, backend, operation, number, self.shared.job.home))
     }
 }

@@ -55,7 +55,7 @@ impl Group {
         let batch = Batch { parts: recorder.parts, tickets, outcome: outcome.clone() };
         let job = Job::new(Box::new(batch), NAME, Deadline::after(self.timeout()));
         let number = backend.submit(job);
-        Ok(Work::new(outcome, backend, NAME, number))
+        Ok(Work::new(outcome, backend, NAME, number, self.shared.job.home))
     }
 }
 

@@ -99,6 +99,18 @@ pub enum Error {
         operation: &'static str,
     },
 
+    /// This process was forked from the one that is a rank; nothing was moved, and the group goes on.
+    #[error(
+        "this process was forked from rank {rank} (process {process}): only the process that \
+         called init may use its group; start ranks with `consort run`, or call init after the fork"
+    )]
+    Forked {
+        /// The rank in the group of all that its parent is.
+        rank: u32,
+        /// The process that called init.
+        process: u32,
+    },
+
     /// This process only pretends to be one of several ranks.
     #[error("a fake group has no memory that its ranks could share")]
     Fake,
@@ -248,6 +260,7 @@ impl Error {
             | Self::Argument(_)
             | Self::SeveralHosts { .. }
             | Self::Fake
+            | Self::Forked { .. }
             | Self::Asymmetric { .. }
             | Self::Unsupported(_)
             | Self::Mismatch { .. }

@@ -10,12 +10,14 @@ use std::time::Duration;
 
 use consort_store::{Deadline, Store};
 use consort_sys::host::HostId;
+use consort_sys::origin::Own;
 use consort_sys::wait::Patience;
 
 use crate::backend::{Backend, Capabilities, Host, Terms};
 use crate::call::{Call, Description, Purpose};
 use crate::engine::Lane;
 use crate::error::{Error, Result};
+use crate::home::Home;
 use crate::meeting::Exit;
 use crate::neighbourhood::Neighbourhood;
 use crate::symm::Commons;
@@ -92,6 +94,12 @@ pub struct Member {
 /// Clones are the same group. It can be used by several threads: calls are carried out one after
 /// the other, and every rank has to make the same calls in the same order.
 ///
+/// It is this process's alone. A child that is forked from it cannot use it: whatever it asks of
+/// the group gives [`Error::Forked`], and when it drops the group nobody hears of that. What cannot
+/// give an error it must leave alone: the slice of a [window](crate::symm::Window) is its parent's
+/// memory, a [work](crate::Work) or a [scope](Self::scope) is never done. It can call
+/// [`init`](crate::init) by itself.
+///
 /// ```
 /// let group = consort::Builder::new().rank(0).world(1).init()?;
 /// assert_eq!((group.rank().get(), group.world()), (0, 1));
@@ -125,17 +133,18 @@ pub(crate) struct Shared {
 pub(crate) struct Job {
     pub(crate) name: String,
     pub(crate) epoch: u64,
+    pub(crate) home: Home,
     pub(crate) store: Arc<dyn Store>,
     /// `None` if this process only pretends to be a rank.
-    pub(crate) neighbourhood: Option<Neighbourhood>,
+    pub(crate) neighbourhood: Option<Own<Neighbourhood>>,
     #[expect(dead_code, reason = "leaving is what it does when it is dropped")]
-    pub(crate) exit: Option<Exit>,
+    pub(crate) exit: Option<Own<Exit>>,
 }
 
 impl Job {
     /// Who carries out the calls of the group that has this lane.
     fn backend(self: &Arc<Self>, lane: Lane) -> Arc<dyn Backend> {
-        let neighbourhood = self.neighbourhood.as_ref();
+        let neighbourhood = self.neighbourhood.as_deref();
         let patience =
             neighbourhood.map_or(Patience::for_ranks(1, 1), Neighbourhood::patience_of_progress);
         Arc::new(Host::new(lane, patience, self.clone()))
@@ -144,9 +153,10 @@ impl Job {
     /// The ranks of this host.
     ///
     /// # Errors
-    /// When this process only pretends to be a rank.
+    /// When this process only pretends to be a rank, or is a forked child of one.
     pub(crate) fn neighbourhood(&self) -> Result<&Neighbourhood> {
-        self.neighbourhood.as_ref().ok_or(Error::Fake)
+        self.home.check()?;
+        self.neighbourhood.as_deref().ok_or(Error::Fake)
     }
 }
 
@@ -383,8 +393,10 @@ impl Group {
     /// # Ok::<(), consort::Error>(())
     /// ```
     pub fn abort(&self, reason: &str) {
-        if let Some(backend) = &self.shared.backend {
-            backend.abort(reason);
+        match (&self.shared.backend, self.shared.job.home.check()) {
+            (Some(backend), Ok(())) => backend.abort(reason),
+            (None, Ok(())) => {}
+            (_, Err(forked)) => tracing::error!("the group is not ended: {forked}"),
         }
     }
 
@@ -403,7 +415,8 @@ impl Group {
     /// # Ok::<(), consort::Error>(())
     /// ```
     pub fn error(&self) -> Option<Error> {
-        self.shared.backend.as_ref()?.error()
+        let forked = self.shared.job.home.check().err();
+        forked.or_else(|| self.shared.backend.as_ref()?.error())
     }
 
     #[inline]
@@ -413,6 +426,7 @@ impl Group {
 
     /// Hosts that share no memory share the store.
     pub(crate) fn barrier_in_store(&self) -> Result<()> {
+        self.shared.job.home.check()?;
         let world = u32::try_from(self.world()).expect("ranks are 32-bit numbers");
         let until = Deadline::after(self.timeout);
         let name = format!("barrier/{}", self.name());
@@ -421,6 +435,7 @@ impl Group {
 
     #[inline]
     pub(crate) fn backend(&self) -> Result<&Arc<dyn Backend>> {
+        self.shared.job.home.check()?;
         let several = || Error::SeveralHosts { group: self.name().to_owned() };
         self.shared.backend.as_ref().ok_or_else(several)
     }

@@ -17,6 +17,9 @@
 //! alike; [messages](Group::send) from one rank to another; and [symmetric memory](symm), which
 //! all ranks of a host reach. Each can block, or go on [in the background](Work).
 //!
+//! A group belongs to the process that met the others. A child that is forked from it is no rank:
+//! what it asks of the group is an [error](Error::Forked), and nobody hears of it.
+//!
 //! Nobody gets into a meeting over TCP without the job's secret, which the launcher makes and
 //! hands to its ranks.
 //!
@@ -51,6 +54,7 @@ mod engine;
 mod environment;
 mod error;
 mod group;
+mod home;
 mod job;
 mod meeting;
 mod neighbourhood;

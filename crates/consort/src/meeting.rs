@@ -13,12 +13,14 @@ use consort_store::{
 };
 use consort_sys::host::HostId;
 use consort_sys::net::{Choice, choose};
+use consort_sys::origin::Own;
 
 use crate::builder::Invitation;
 use crate::card::Card;
 use crate::duration;
 use crate::error::{Error, Result};
 use crate::group::{Group, Job, Member, Rank};
+use crate::home::{Home, HomeStore};
 use crate::neighbourhood::Neighbourhood;
 use crate::verdict::{self, LAST_LOOK, Verdict, decode, encode, name_absent};
 
@@ -37,16 +39,19 @@ pub(crate) fn hold(invitation: &Invitation) -> Result<Group> {
     // From here on even a failed meeting is left in order.
     let exit = remote.map(|Remote { hasty, server }| {
         let hasty = PrefixStore::new(MEETING, PrefixStore::new(&name, hasty));
-        Exit { hasty, world: i64::from(invitation.world), server }
+        Own::new(Exit { hasty, world: i64::from(invitation.world), server })
     });
     let cards = exchange(invitation, &meeting, choice.address, until)?;
     let members: Vec<Member> = (0..).zip(cards).map(|(rank, card)| member(rank, card)).collect();
     let (neighbourhood, lane) = Neighbourhood::settle(&meeting, invitation.rank, &members, until)?;
+    let home = Home::of(invitation.rank);
+    let store: Arc<dyn Store> = Arc::new(PrefixStore::new("program", round));
     let job = Job {
         name: invitation.job.clone(),
         epoch: invitation.epoch,
-        store: Arc::new(PrefixStore::new("program", round)),
-        neighbourhood: Some(neighbourhood),
+        home,
+        store: Arc::new(HomeStore::new(home, store)),
+        neighbourhood: Some(Own::new(neighbourhood)),
         exit,
     };
     Ok(Group::of_all(invitation.rank, members, lane, job, invitation.timeout))

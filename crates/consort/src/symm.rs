@@ -157,8 +157,10 @@ impl<T: Plain> Symmetric<T> {
         Self { group: self.group.within(timeout), ..self.clone() }
     }
 
-    /// A rank of the group, as an index.
+    /// A rank of the group, as an index, for this process to do something with its memory.
+    #[inline]
     fn index(&self, rank: impl Into<Rank>) -> Result<usize> {
+        self.group.shared.job.home.check()?;
         let rank = rank.into();
         if rank.index() < self.world() {
             return Ok(rank.index());

@@ -11,6 +11,7 @@ use consort_store::Deadline;
 
 use crate::backend::Backend;
 use crate::error::{Error, Result};
+use crate::home::Home;
 
 pub use self::outcome::Completion;
 pub(crate) use self::outcome::Outcome;
@@ -63,6 +64,7 @@ pub struct Work<T, B = T> {
     backend: Arc<dyn Backend>,
     operation: &'static str,
     number: u64,
+    home: Home,
 }
 
 impl<T, B> Work<T, B> {
@@ -71,8 +73,9 @@ impl<T, B> Work<T, B> {
         backend: Arc<dyn Backend>,
         operation: &'static str,
         number: u64,
+        home: Home,
     ) -> Self {
-        Self { outcome, backend, operation, number }
+        Self { outcome, backend, operation, number, home }
     }
 
     /// Waits until the call is done. If nobody has begun with it, this thread carries it out; if it
@@ -85,8 +88,10 @@ impl<T, B> Work<T, B> {
     /// Why the call failed, with the buffers. What is in them then is not specified.
     ///
     /// # Panics
-    /// When it was [polled](Future::poll) before and was ready then.
+    /// When it was [polled](Future::poll) before and was ready then. In a child that was forked from
+    /// this process before it was done: the buffers are not there to be given back.
     pub fn wait(self) -> Result<T, Failed<B>> {
+        self.assert_can_be_done();
         match self.number {
             _ if self.is_done() => {}
             0 => self.backend.help_with_messages(&|| self.is_done()),
@@ -118,6 +123,7 @@ impl<T, B> Work<T, B> {
     /// # Panics
     /// When it was [polled](Future::poll) before and was ready then.
     pub fn wait_until(self, until: Deadline) -> Result<Result<T, Failed<B>>, Self> {
+        let until = if self.home.is_here() { until } else { Deadline::now() };
         self.outcome.wait_until(until).ok_or(self)
     }
 
@@ -173,14 +179,22 @@ impl<T, B> Work<T, B> {
     pub fn on_done(&self, hook: impl FnOnce(&Completion) + Send + 'static) {
         self.outcome.on_done(Box::new(hook));
     }
+
+    /// In a forked child nobody carries it out.
+    fn assert_can_be_done(&self) {
+        if let Err(forked) = self.home.check() {
+            assert!(self.is_done(), "this {} is never done: {forked}", self.operation);
+        }
+    }
 }
 
 impl<T, B> Future for Work<T, B> {
     type Output = Result<T, Failed<B>>;
 
     /// # Panics
-    /// When it is polled again after it was ready.
+    /// When it is polled again after it was ready. In a forked child, as [`wait`](Self::wait).
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.assert_can_be_done();
         self.outcome.poll(context)
     }
 }

@@ -52,6 +52,10 @@ impl<'a> Alone<'a> {
 
 impl Drop for Alone<'_> {
     fn drop(&mut self) {
+        if !self.windows.are_ours() {
+            // A forked child's parent has it still.
+            return;
+        }
         let control = self.windows.control(self.rank);
         let wanted = lock::is_wanted(&control);
         lock::end_alone(&control);
@@ -92,6 +96,9 @@ impl<'a> Visit<'a> {
 
 impl Drop for Visit<'_> {
     fn drop(&mut self) {
+        if !self.windows.are_ours() {
+            return;
+        }
         lock::end_visit(&self.windows.control(self.rank), self.windows.me);
     }
 }

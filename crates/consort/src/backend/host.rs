@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use consort_sys::dtype::{Dtype, ReduceOp};
+use consort_sys::origin::Own;
 use consort_sys::reduce::Kernel;
 use consort_sys::wait::Patience;
 
@@ -18,7 +19,11 @@ use crate::p2p::{Incoming, Outgoing};
 
 /// Carries out calls over the memory that the ranks of a host share.
 #[derive(Debug)]
-pub(crate) struct Host {
+pub(crate) struct Host(Own<Office>);
+
+/// What it does so with.
+#[derive(Debug)]
+struct Office {
     queue: Arc<Queue>,
     post: Arc<Post>,
     courier: Arc<Courier>,
@@ -30,7 +35,8 @@ impl Host {
     pub(crate) fn new(lane: Lane, patience: Patience, membership: Arc<Membership>) -> Self {
         let post = lane.post().clone();
         let courier = Courier::new(post.clone(), patience);
-        Self { queue: Queue::new(lane, patience), post, courier, membership }
+        let queue = Queue::new(lane, patience);
+        Self(Own::new(Office { queue, post, courier, membership }))
     }
 }
 
@@ -45,11 +51,11 @@ impl Backend for Host {
 
     #[inline]
     fn run(&self, call: &Call<'_>, terms: Terms) -> Result<u64> {
-        self.queue.run(call, terms)
+        self.0.queue.run(call, terms)
     }
 
     fn submit(&self, job: Job) -> u64 {
-        self.queue.submit(job)
+        self.0.queue.submit(job)
     }
 
     #[inline]
@@ -59,37 +65,37 @@ impl Backend for Host {
         incoming: Option<Incoming<'_>>,
         timeout: Duration,
     ) -> Result<Option<Rank>> {
-        let from = self.post.carry_out(Exchange::new(outgoing, incoming), timeout)?;
+        let from = self.0.post.carry_out(Exchange::new(outgoing, incoming), timeout)?;
         Ok(from.map(|rank| Rank(rank as u32)))
     }
 
     fn submit_message(&self, delivery: Delivery) {
-        self.courier.submit(delivery);
+        self.0.courier.submit(delivery);
     }
 
     fn abort(&self, reason: &str) {
-        self.queue.abort(reason);
-        self.post.ring_all();
+        self.0.queue.abort(reason);
+        self.0.post.ring_all();
     }
 
     fn error(&self) -> Option<Error> {
-        self.queue.error()
+        self.0.queue.error()
     }
 
     fn calls(&self) -> u64 {
-        self.queue.calls()
+        self.0.queue.calls()
     }
 
     fn help(&self, number: u64) {
-        self.queue.help(number);
+        self.0.queue.help(number);
     }
 
     fn help_with_messages(&self, is_done: &dyn Fn() -> bool) {
-        self.courier.help(is_done);
+        self.0.courier.help(is_done);
     }
 }
 
-impl Drop for Host {
+impl Drop for Office {
     fn drop(&mut self) {
         self.courier.close(&self.queue, &self.membership);
     }

@@ -10,6 +10,7 @@ use consort_sys::host::HostId;
 use super::{Group, Job, Member, Rank, Shared};
 use crate::backend::Fake;
 use crate::error::{Error, Result};
+use crate::home::Home;
 
 impl Group {
     /// A group in which this process pretends to be one of `world` ranks: for trying out a program
@@ -58,6 +59,7 @@ impl Group {
         let job = Job {
             name: "fake".to_owned(),
             epoch: 0,
+            home: Home::of(rank.get()),
             store: Arc::new(MemStore::new()),
             neighbourhood: None,
             exit: None,

@@ -152,7 +152,7 @@ impl Group {
         let outcome = Arc::new(Outcome::default());
         let posted = Box::new(Posted { letter, outcome: outcome.clone() });
         backend.submit_message(Delivery::new(posted, operation, Deadline::after(self.timeout())));
-        Ok(Work::new(outcome, backend, operation, 0))
+        Ok(Work::new(outcome, backend, operation, 0, self.shared.job.home))
     }
 
     /// Who carries out a message, and what it is called.

@@ -10,6 +10,7 @@ use super::Symmetric;
 use super::wait::{Stuck, Wait};
 use crate::error::{Error, Result};
 use crate::group::Rank;
+use crate::home::Home;
 
 /// # Windows
 impl<T: Plain> Symmetric<T> {
@@ -96,7 +97,10 @@ impl<T: Plain> Symmetric<T> {
             wait.look_round(now)
         };
         match self.memory.windows().visit(rank, look_round) {
-            Ok(visit) => Ok(Raw { visit, len: self.len, elements: PhantomData }),
+            Ok(visit) => {
+                let (len, home) = (self.len, self.group.shared.job.home);
+                Ok(Raw { visit, len, home, elements: PhantomData })
+            }
             Err(stuck) => Err(self.was_held(&wait, stuck, rank, &holders)),
         }
     }
@@ -226,6 +230,7 @@ impl<T: Plain> DerefMut for Window<'_, T> {
 pub struct Raw<'a, T> {
     visit: Visit<'a>,
     len: usize,
+    home: Home,
     elements: PhantomData<T>,
 }
 
@@ -247,6 +252,7 @@ impl<T: Plain> Raw<'_, T> {
     /// When they are not within it.
     #[inline]
     pub fn write(&self, at: usize, elements: &[T]) -> Result<()> {
+        self.home.check()?;
         let range = check_range(at, elements.len(), self.len)?;
         self.view().slice(bytes::<T>(range)).copy_from(T::source(elements));
         Ok(())
@@ -258,6 +264,7 @@ impl<T: Plain> Raw<'_, T> {
     /// When they are not within it.
     #[inline]
     pub fn read(&self, at: usize, elements: &mut [T]) -> Result<()> {
+        self.home.check()?;
         let range = check_range(at, elements.len(), self.len)?;
         T::target(elements).copy_from(self.view().slice(bytes::<T>(range)).into());
         Ok(())

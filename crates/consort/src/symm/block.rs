@@ -155,10 +155,11 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        if let Some(held) = self.held.take() {
+        let Some(held) = self.held.take() else { return };
+        // A forked child has nothing to give back.
+        if let Ok(neighbourhood) = self.job.neighbourhood() {
             held.windows.leave();
-            let neighbourhood = self.job.neighbourhood.as_ref();
-            neighbourhood.expect("it has given the memory").take_back_windows(held);
+            neighbourhood.take_back_windows(held);
         }
     }
 }

@@ -162,7 +162,7 @@ impl Part {
             data: place.data + self.at + self.data,
         };
         let places = self.pool.block.windows().places().iter().map(place).collect();
-        let patience = group.shared.job.neighbourhood.as_ref()?.patience();
+        let patience = group.shared.job.neighbourhood().ok()?.patience();
         let windows = Windows::new(group.rank().index(), self.shape, places, patience)?;
         Some(Slot { windows, part: self })
     }

@@ -94,6 +94,7 @@ impl<T: Plain> Symmetric<T> {
     /// [`Error::Late`] at the deadline, [`Error::PeerLost`] when a rank is gone,
     /// [`Error::Aborted`] when the group has ended. Each of them ends the group.
     pub fn barrier(&self, channel: usize) -> Result<()> {
+        self.index(self.rank())?;
         self.check_channel(channel)?;
         let windows = self.memory.windows();
         let round = windows.arrive(channel);
