@@ -32,9 +32,12 @@ impl Writer {
             return Ok(known);
         }
         // Pairs with the reader's giving back: what it gave back, it has read.
-        self.read = tail.read();
-        let unread = self.written.wrapping_sub(self.read);
-        self.lines.checked_sub(unread).ok_or_else(|| damaged("tail", self.written, self.read))
+        let read = tail.read();
+        let unread = self.written.wrapping_sub(read);
+        let room =
+            self.lines.checked_sub(unread).ok_or_else(|| damaged("tail", self.written, read))?;
+        self.read = read;
+        Ok(room)
     }
 
     /// Says that so many more lines are written.
@@ -71,13 +74,18 @@ impl Reader {
     pub(super) fn ready(&mut self, head: &impl Word) -> Result<u32, RingError> {
         if self.written == self.read {
             // Pairs with the writer's publishing: what is counted is written.
-            self.written = head.read();
+            let written = head.read();
+            if written.wrapping_sub(self.given_back) > self.lines || self.is_before(written) {
+                return Err(damaged("head", written, self.read));
+            }
+            self.written = written;
         }
-        let ready = self.written.wrapping_sub(self.read);
-        let unread = self.written.wrapping_sub(self.given_back);
-        (unread <= self.lines)
-            .then_some(ready)
-            .ok_or_else(|| damaged("head", self.written, self.read))
+        Ok(self.written.wrapping_sub(self.read))
+    }
+
+    /// Whether so many lines are fewer than those read.
+    fn is_before(&self, written: u32) -> bool {
+        written.wrapping_sub(self.given_back) < self.read.wrapping_sub(self.given_back)
     }
 
     /// Says that so many more lines are read, and gives them back once there are enough of them.
@@ -139,9 +147,26 @@ mod tests {
     fn counts_that_cannot_be_are_not_believed() {
         let mut writer = Writer::new(4);
         writer.publish(&AtomicU32::new(0), 1);
-        let error = writer.room(&AtomicU32::new(2), 4).unwrap_err();
-        assert_eq!(error.to_string(), "its memory is damaged: by its tail, 2 of 1 lines are read");
-        let error = Reader::new(4).ready(&AtomicU32::new(5)).unwrap_err();
-        assert!(error.to_string().contains("by its head, 0 of 5 lines are read"), "{error}");
+        // However often one looks.
+        for _ in 0..2 {
+            let error = writer.room(&AtomicU32::new(2), 4).unwrap_err();
+            let told = "its memory is damaged: by its tail, 2 of 1 lines are read";
+            assert_eq!(error.to_string(), told);
+        }
+        assert_eq!(writer.room(&AtomicU32::new(1), 4).unwrap(), 4);
+        let mut reader = Reader::new(4);
+        for _ in 0..2 {
+            let error = reader.ready(&AtomicU32::new(5)).unwrap_err();
+            assert!(error.to_string().contains("by its head, 0 of 5 lines are read"), "{error}");
+        }
+        assert_eq!(reader.ready(&AtomicU32::new(4)).unwrap(), 4);
+    }
+
+    #[test]
+    fn lines_that_were_read_and_not_given_back_are_not_unwritten() {
+        let mut reader = Reader { lines: 16, read: 3, given_back: 0, written: 3 };
+        let error = reader.ready(&AtomicU32::new(2)).unwrap_err();
+        assert!(error.to_string().contains("by its head, 3 of 2 lines are read"), "{error}");
+        assert_eq!(reader.ready(&AtomicU32::new(5)).unwrap(), 2);
     }
 }
