@@ -72,6 +72,11 @@ pub struct Place {
     pub data: usize,
 }
 
+/// What somebody has written into a window's lock cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Damaged(String);
+
 /// Everyone's windows, as one rank sees them.
 #[derive(Debug)]
 pub struct Windows {
@@ -127,8 +132,9 @@ impl Windows {
         arena.view(*control, bytes).expect("it was checked").fill(0);
     }
 
-    /// Waits until nobody else uses a rank's window, and keeps it for this rank alone. `check` is
-    /// asked before each sleep, and told who is using it.
+    /// Waits until nobody else uses a rank's window, and keeps it for this rank alone. Who comes
+    /// later to copy to or from it waits as well. `check` is asked before each sleep, and told who is
+    /// using it, or that this cannot be known.
     ///
     /// # Errors
     /// What `check` says.
@@ -139,20 +145,23 @@ impl Windows {
     pub fn alone<E>(
         &self,
         rank: usize,
-        mut check: impl FnMut(&[usize]) -> Result<(), E>,
+        mut check: impl FnMut(Result<&[usize], Damaged>) -> Result<(), E>,
     ) -> Result<Alone<'_>, E> {
         let control = self.control(rank);
-        self.wait(
-            || lock::try_alone(&control, self.me),
-            |limit| lock::doze_alone(&control, limit),
-            || check(&lock::holders(&control, self.shape.world)),
-        )?;
+        if !lock::try_alone(&control, self.me) {
+            let wish = lock::Wish::new(&control, self.me);
+            self.wait(
+                || wish.try_alone(),
+                |limit| lock::doze_alone(&control, limit),
+                || tell(lock::holders(&control, self.shape.world), &mut check),
+            )?;
+        }
         Ok(Alone::new(self, rank))
     }
 
-    /// Waits until nobody is alone in a rank's window, and no other thread of this rank copies to
-    /// and from it; then lets this one do so, beside other ranks. `check` is asked before each sleep,
-    /// and told who is using it.
+    /// Waits until nobody is alone in a rank's window or waits to be, and no other thread of this
+    /// rank copies to and from it; then lets this one do so, beside other ranks. `check` is asked
+    /// before each sleep, and told whom it has to wait for, or that this cannot be known.
     ///
     /// # Errors
     /// What `check` says.
@@ -163,17 +172,13 @@ impl Windows {
     pub fn visit<E>(
         &self,
         rank: usize,
-        mut check: impl FnMut(&[usize]) -> Result<(), E>,
+        mut check: impl FnMut(Result<&[usize], Damaged>) -> Result<(), E>,
     ) -> Result<Visit<'_>, E> {
         let control = self.control(rank);
-        if lock::is_wanted(&control) {
-            // Visitors who come one behind the other would keep out who wants to be alone.
-            std::thread::yield_now();
-        }
         self.wait(
             || lock::try_visit(&control, self.me),
             |limit| lock::doze_visit(&control, self.me, limit),
-            || check(&lock::holders(&control, self.shape.world)),
+            || tell(lock::hosts(&control, self.shape.world), &mut check),
         )?;
         Ok(Visit::new(self, rank))
     }
@@ -318,6 +323,17 @@ impl Windows {
     fn view(&self, rank: usize) -> Target<'_> {
         let Place { arena, data, .. } = &self.places[rank];
         arena.view(*data, self.shape.bytes).expect("it was checked")
+    }
+}
+
+/// Asks whether to wait for these ranks.
+fn tell<E>(
+    ranks: Result<Vec<usize>, lock::Nonsense>,
+    check: &mut impl FnMut(Result<&[usize], Damaged>) -> Result<(), E>,
+) -> Result<(), E> {
+    match ranks {
+        Ok(ranks) => check(Ok(&ranks)),
+        Err(nonsense) => check(Err(Damaged(nonsense.to_string()))),
     }
 }
 

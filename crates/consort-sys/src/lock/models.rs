@@ -14,6 +14,7 @@ struct Model {
     state: ModelWord,
     sleepers: ModelWord,
     visits: [ModelWord; 2],
+    wishes: [ModelWord; 2],
     guarded: UnsafeCell<u32>,
 }
 
@@ -23,18 +24,29 @@ impl Model {
             state: ModelWord::new(),
             sleepers: ModelWord::new(),
             visits: [ModelWord::new(), ModelWord::new()],
+            wishes: [ModelWord::new(), ModelWord::new()],
             guarded: UnsafeCell::new(0),
         })
     }
 
     /// Waits until it is in alone, and adds one.
     fn add_alone(&self, me: usize) {
-        while !try_alone(self, me) {
+        if !try_alone(self, me) {
+            self.wait_to_be_alone(&Wish::new(self, me));
+        }
+        self.add();
+        end_alone(self);
+    }
+
+    fn wait_to_be_alone(&self, wish: &Wish<'_, Self>) {
+        while !wish.try_alone() {
             doze_alone(self, Duration::ZERO);
         }
+    }
+
+    fn add(&self) {
         // SAFETY: loom itself checks that nobody else is in the cell meanwhile.
         self.guarded.with_mut(|cell| unsafe { *cell += 1 });
-        end_alone(self);
     }
 
     fn look(&self, me: usize) -> u32 {
@@ -67,6 +79,10 @@ impl Latch for Model {
     fn visit(&self, rank: usize) -> &ModelWord {
         &self.visits[rank]
     }
+
+    fn wishes(&self, rank: usize) -> &ModelWord {
+        &self.wishes[rank]
+    }
 }
 
 /// Scenario *two alone*.
@@ -83,7 +99,7 @@ fn ranks_that_want_to_be_alone_come_one_after_the_other_and_none_sleeps_for_ever
         shared.add_alone(0);
         thread.join().unwrap();
         assert_eq!(shared.value(), 4);
-        assert!(holders(&*shared, 2).is_empty());
+        assert_eq!(hosts(&*shared, 2), Ok(vec![]));
     });
 }
 
@@ -126,8 +142,7 @@ fn threads_of_one_rank_visit_one_after_the_other() {
             while !try_visit(shared, 0) {
                 doze_visit(shared, 0, Duration::ZERO);
             }
-            // SAFETY: loom itself checks that nobody else is in the cell meanwhile.
-            shared.guarded.with_mut(|cell| unsafe { *cell += 1 });
+            shared.add();
             end_visit(shared, 0);
         };
         let other = shared.clone();
@@ -150,7 +165,7 @@ fn a_visitor_that_is_turned_away_leaves_the_way_free() {
         shared.look(0);
         visitor.join().unwrap();
         thread.join().unwrap();
-        assert!(holders(&*shared, 2).is_empty());
+        assert_eq!(hosts(&*shared, 2), Ok(vec![]));
     });
 }
 
@@ -162,12 +177,72 @@ fn whoever_is_in_is_known_by_name() {
         let other = shared.clone();
         let thread = thread::spawn(move || {
             if other.state.read() != FREE {
-                assert_eq!(holders(&*other, 2), [1]);
+                assert_eq!(holders(&*other, 2), Ok(vec![1]));
             }
         });
         assert!(try_visit(&*shared, 1));
         thread.join().unwrap();
         assert!(!try_alone(&*shared, 0));
-        assert_eq!(holders(&*shared, 2), [1]);
+        assert_eq!(holders(&*shared, 2), Ok(vec![1]));
+    });
+}
+
+/// Scenario *wanted*: from the first vain try on nobody comes in before the one who waits.
+#[test]
+fn visitors_who_come_later_let_the_one_pass_who_waits_to_be_alone() {
+    model(|| {
+        let shared = Model::new();
+        assert!(try_visit(&*shared, 0));
+        let other = shared.clone();
+        let thread = thread::spawn(move || {
+            let wish = Wish::new(&*other, 1);
+            if !wish.try_alone() {
+                assert!(!try_visit(&*other, 1));
+                other.wait_to_be_alone(&wish);
+            }
+            drop(wish);
+            other.add();
+            end_alone(&*other);
+        });
+        end_visit(&*shared, 0);
+        let seen = shared.look(0);
+        thread.join().unwrap();
+        assert!(seen <= shared.value());
+        assert_eq!(hosts(&*shared, 2), Ok(vec![]));
+    });
+}
+
+/// Scenario *no longer wanted*: who was turned away for somebody who gives up comes in.
+#[test]
+fn a_wish_that_is_given_up_wakes_the_visitors_it_kept_out() {
+    model(|| {
+        let shared = Model::new();
+        assert!(try_visit(&*shared, 0));
+        let other = shared.clone();
+        let thread = thread::spawn(move || other.look(1));
+        let wish = Wish::new(&*shared, 0);
+        assert!(!wish.try_alone());
+        drop(wish);
+        thread.join().unwrap();
+        end_visit(&*shared, 0);
+        assert_eq!(hosts(&*shared, 2), Ok(vec![]));
+    });
+}
+
+/// One gives its wish up, and the bit that is the other's as well; the other says it again.
+#[test]
+fn a_wish_that_is_given_up_leaves_those_of_others() {
+    model(|| {
+        let shared = Model::new();
+        assert!(try_visit(&*shared, 0));
+        let other = shared.clone();
+        let thread = thread::spawn(move || other.add_alone(1));
+        let wish = Wish::new(&*shared, 0);
+        assert!(!wish.try_alone());
+        drop(wish);
+        end_visit(&*shared, 0);
+        thread.join().unwrap();
+        assert_eq!(shared.value(), 1);
+        assert_eq!(hosts(&*shared, 2), Ok(vec![]));
     });
 }

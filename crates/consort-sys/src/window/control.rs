@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 0 | the lock: its state, its sleepers |
 //! | 1 | how many ranks use the window no more |
-//! | 2 + *r* | whether rank *r* visits |
+//! | 2 + *r* | whether rank *r* visits, how many of its threads wait to be alone |
 //! | 2 + world + *c* · world + *r* | what rank *r* signals on channel *c* |
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -80,6 +80,11 @@ impl Latch for Control<'_> {
     #[inline]
     fn visit(&self, rank: usize) -> &AtomicU32 {
         self.word(FIRST + rank, 0)
+    }
+
+    #[inline]
+    fn wishes(&self, rank: usize) -> &AtomicU32 {
+        self.word(FIRST + rank, 4)
     }
 }
 

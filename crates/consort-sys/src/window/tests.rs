@@ -1,6 +1,8 @@
+use std::sync::mpsc;
 use std::thread;
 
 use super::*;
+use crate::lock::Latch;
 use crate::view::Source;
 
 /// The windows of so many ranks, all of them in this process.
@@ -23,7 +25,7 @@ fn ranks(world: usize, channels: usize, bytes: usize) -> Vec<Windows> {
 }
 
 /// For waits that succeed.
-fn go_on(_: &[usize]) -> Result<(), &'static str> {
+fn go_on(_: Result<&[usize], Damaged>) -> Result<(), &'static str> {
     Ok(())
 }
 
@@ -43,7 +45,7 @@ fn what_one_rank_writes_alone_another_reads() {
 #[test]
 fn a_wait_for_a_window_is_told_who_has_it() {
     let ranks = ranks(3, 1, 8);
-    let gave_up = |holders: &[usize]| Err(holders.to_vec());
+    let gave_up = |holders: Result<&[usize], Damaged>| Err(holders.unwrap().to_vec());
     let alone = ranks[2].alone(0, go_on).unwrap();
     assert_eq!(ranks[0].alone(0, gave_up).unwrap_err(), [2]);
     assert_eq!(ranks[1].visit(0, gave_up).unwrap_err(), [2]);
@@ -52,6 +54,40 @@ fn a_wait_for_a_window_is_told_who_has_it() {
     assert_eq!(ranks[1].alone(0, gave_up).unwrap_err(), [0, 2]);
     drop(visits);
     assert!(ranks[1].alone(0, gave_up).is_ok());
+}
+
+#[test]
+fn who_waits_to_be_alone_comes_before_those_who_copy_later() {
+    let ranks = ranks(3, 1, 8);
+    let visit = ranks[0].visit(0, go_on).unwrap();
+    let (waits, is_waiting) = mpsc::channel();
+    thread::scope(|scope| {
+        let alone = scope.spawn(|| {
+            ranks[2].alone(0, |_| waits.send(()).map_err(|_| "gone")).map(drop).unwrap();
+        });
+        is_waiting.recv().unwrap();
+        let gave_up = |holders: Result<&[usize], Damaged>| Err(holders.unwrap().to_vec());
+        assert_eq!(ranks[1].visit(0, gave_up).unwrap_err(), [0, 2]);
+        drop(visit);
+        alone.join().unwrap();
+    });
+    assert!(ranks[1].visit(0, go_on).is_ok());
+}
+
+#[test]
+fn a_lock_that_somebody_has_scribbled_on_is_called_damaged() {
+    let ranks = ranks(2, 1, 8);
+    let told = |told: Result<&[usize], Damaged>| Err(told.unwrap_err().to_string());
+    for state in [9 << 16, u32::MAX, 77] {
+        let visit = ranks[1].visit(0, go_on).unwrap();
+        let control = ranks[0].control(0);
+        control.state().store(state, std::sync::atomic::Ordering::Relaxed);
+        let complaint = ranks[0].alone(0, told).unwrap_err();
+        assert!(complaint.starts_with("the lock of its window is in state 0x"), "{complaint}");
+        control.state().store(0, std::sync::atomic::Ordering::Relaxed);
+        drop(visit);
+        assert!(ranks[0].alone(0, go_on).is_ok());
+    }
 }
 
 #[test]

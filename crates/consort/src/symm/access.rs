@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Range};
 
 use consort_sys::view::Target;
-use consort_sys::window::{Alone, Plain, Visit};
+use consort_sys::window::{Alone, Damaged, Plain, Visit};
 
 use super::Symmetric;
 use super::wait::{Stuck, Wait};
@@ -56,7 +56,8 @@ impl<T: Plain> Symmetric<T> {
         let rank = self.index(rank)?;
         let mut wait = Wait::new(&self.group);
         let mut holders = Vec::new();
-        let look_round = |now: &[usize]| {
+        let look_round = |now: Result<&[usize], Damaged>| {
+            let now = now.map_err(|damage| Stuck::Damaged(damage.to_string()))?;
             holders = now.to_vec();
             wait.look_round(now)
         };
@@ -68,7 +69,8 @@ impl<T: Plain> Symmetric<T> {
 
     /// A rank's window, to copy to and from while other ranks may do the same: what is written by
     /// several at once is a mixture. Nobody gets slices of it while this lives, and no other thread
-    /// of this rank copies.
+    /// of this rank copies. If somebody waits for a slice, nobody else gets in to copy before it has
+    /// had one: do not wait for other ranks that have to copy while this lives.
     ///
     /// ```
     /// # let group = consort::Builder::new().rank(0).world(1).init()?;
@@ -92,7 +94,8 @@ impl<T: Plain> Symmetric<T> {
         let rank = self.index(rank)?;
         let mut wait = Wait::new(&self.group);
         let mut holders = Vec::new();
-        let look_round = |now: &[usize]| {
+        let look_round = |now: Result<&[usize], Damaged>| {
+            let now = now.map_err(|damage| Stuck::Damaged(damage.to_string()))?;
             holders = now.to_vec();
             wait.look_round(now)
         };

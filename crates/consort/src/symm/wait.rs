@@ -19,6 +19,8 @@ pub(super) enum Stuck {
     Told { by: usize, reason: String },
     /// A rank that was waited for is gone.
     Dead(usize),
+    /// What is waited for is damaged, and how.
+    Damaged(String),
     /// The time is up.
     Late,
 }
@@ -61,6 +63,11 @@ impl<'a> Wait<'a> {
             Stuck::Dead(rank) => {
                 self.end_group(&format!("rank {rank} is gone; it waited in {call}"));
                 Error::PeerLost { group, rank: rank as u32, call, number: 0, waited }
+            }
+            Stuck::Damaged(how) => {
+                let reason = format!("in {call} it found damage: {how}");
+                self.end_group(&reason);
+                Error::Aborted { group, by: self.group.rank().get(), reason }
             }
             Stuck::Late => late(call, waited),
         }
