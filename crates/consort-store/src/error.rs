@@ -174,12 +174,16 @@ impl Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The call, the configuration or the two sides' agreement is wrong; trying again will not help.
+    /// The call or the configuration is wrong; trying again will not help.
     Mistake,
+    /// Those who work together do not do the same, though each by itself makes sense.
+    Mismatch,
     /// Somebody this call depends on is gone.
     PeerGone,
     /// The deadline came first.
     Deadline,
+    /// Somebody has ended it on purpose, or by a panic.
+    Aborted,
     /// The operating system refused a resource.
     System,
 }

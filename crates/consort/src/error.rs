@@ -255,16 +255,16 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Environment(_)
-            | Self::Differs { .. }
             | Self::Interface(_)
             | Self::Argument(_)
             | Self::SeveralHosts { .. }
             | Self::Fake
             | Self::Forked { .. }
+            | Self::Unsupported(_) => ErrorKind::Mistake,
+            Self::Differs { .. }
             | Self::Asymmetric { .. }
-            | Self::Unsupported(_)
             | Self::Mismatch { .. }
-            | Self::MessageDiffers { .. } => ErrorKind::Mistake,
+            | Self::MessageDiffers { .. } => ErrorKind::Mismatch,
             Self::Missing { .. } | Self::Late { .. } | Self::Held { .. } => ErrorKind::Deadline,
             Self::PeerLost { .. } | Self::Aborted { .. } | Self::Left { .. } => ErrorKind::PeerGone,
             Self::Store(error) => error.kind(),
@@ -299,5 +299,7 @@ mod tests {
         assert_eq!(Error::Environment(String::new()).kind(), ErrorKind::Mistake);
         let lost = consort_store::Error::Lost { peer: "a:1".to_owned(), reason: "gone".to_owned() };
         assert_eq!(Error::from(lost).kind(), ErrorKind::PeerGone);
+        let differs = Error::Differs { rank: 0, differences: String::new() };
+        assert_eq!(differs.kind(), ErrorKind::Mismatch);
     }
 }

@@ -166,7 +166,7 @@ fn a_message_of_another_type_or_length_is_an_error_that_shows_both() {
             }
             let mut buffer = [7_i32; 8];
             let refused = |error: Error, sent: &str, expected: &str| {
-                assert_eq!(error.kind(), ErrorKind::Mistake);
+                assert_eq!(error.kind(), ErrorKind::Mismatch);
                 let shown = format!(
                     "group world: rank 0 sent {sent} with tag {tag}, but this rank expected \
                      {expected}: the message is lost"

@@ -32,7 +32,7 @@ fn ranks_that_ask_for_different_memory_all_see_the_difference_and_go_on() {
         memory.two_shot_all_reduce(ReduceOp::Sum).unwrap();
         assert_eq!(memory.local().unwrap()[1_023], 3);
         group.barrier().unwrap();
-        assert!(errors.iter().all(|error| error.kind() == ErrorKind::Mistake));
+        assert!(errors.iter().all(|error| error.kind() == ErrorKind::Mismatch));
         errors.map(|error| error.to_string())
     });
     let expected = [
