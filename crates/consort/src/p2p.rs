@@ -117,7 +117,9 @@ pub struct Incoming<'a> {
 /// received. So two ranks that both send much before they receive wait for each other in vain:
 /// [`send_recv`](Group::send_recv) does both at once, and [`send_async`](Group::send_async) does not
 /// wait. While a rank waits for a message, it puts away what else comes from the same rank, in
-/// memory of its own. What a rank sends to itself is put away at once.
+/// memory of its own: up to 256 MiB from each. What would be more stays with its sender until it is
+/// asked for, or until enough of the rest was received; whoever waits for a message behind it waits
+/// for that, too. What a rank sends to itself is put away at once, however much it is.
 ///
 /// **Ends.** A call that reaches its [timeout](Group::within) before its message has begun to move
 /// has done nothing, and the group goes on. It ends, on all ranks, when a message is cut off in the

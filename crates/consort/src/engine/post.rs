@@ -66,7 +66,9 @@ impl Post {
         patience: Patience,
     ) -> Option<Self> {
         let Rings { outlets, inlets, bells } = Rings::new(me, blocks, &lookout.reaches())?;
-        let inbox = |(from, inlet)| Mutex::new(Inbox::new(from, (from != me).then_some(inlet)));
+        let inbox = |(from, inlet)| {
+            Mutex::new(Inbox::new(from, (from != me).then_some(inlet), Inbox::MOST))
+        };
         Some(Self {
             name: name.to_owned(),
             me,

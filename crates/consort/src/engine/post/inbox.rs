@@ -5,10 +5,15 @@
 //! that wants it finds it there. Which thread puts it away makes no difference: whoever looks goes
 //! on with it.
 //!
+//! So much is put away of a rank's messages and no more: what it sends after that stays in the ring,
+//! and it has to wait, until somebody receives what is there.
+//!
 //! The [courier](super::courier) waits for messages with several tags at once. Those are bespoken:
 //! others leave them to it.
 
 mod look;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -30,6 +35,12 @@ pub(super) struct Inbox {
     front: Front,
     /// Messages that came before somebody wanted them: by their tags, and the oldest first.
     early: BTreeMap<u32, VecDeque<Parcel>>,
+    /// How many bytes they take.
+    kept: usize,
+    /// How many bytes may be put away of what comes from another rank.
+    most: usize,
+    /// Whether there was no room to put the message at the front away.
+    full: bool,
     /// How many messages the courier waits for, by their tags. Nobody else takes those.
     bespoken: BTreeMap<u32, usize>,
     /// Whether threads that found nothing should look again.
@@ -55,9 +66,13 @@ struct Parcel {
 }
 
 impl Inbox {
-    pub(super) fn new(from: usize, inlet: Option<Inlet>) -> Self {
-        let (early, bespoken) = Default::default();
-        Self { from, inlet, front: Front::Untouched, early, bespoken, news: false }
+    /// How many bytes are put away of each rank's messages.
+    pub(super) const MOST: usize = 256 << 20;
+
+    pub(super) fn new(from: usize, inlet: Option<Inlet>, most: usize) -> Self {
+        let (early, bespoken, front) = (BTreeMap::new(), BTreeMap::new(), Front::Untouched);
+        let (kept, full, news) = (0, false, false);
+        Self { from, inlet, front, early, kept, most, full, bespoken, news }
     }
 
     /// Receives what can be received now of the message that a thread wants. Those that the courier
@@ -101,6 +116,10 @@ impl Inbox {
                     }
                     if bespoken {
                         return Ok(Looked::Behind(progress));
+                    }
+                    if envelope.bytes.saturating_add(PARCEL) > self.most - self.kept {
+                        self.wait_for_room();
+                        return Ok(Looked::NotYet(progress));
                     }
                     self.front = Front::PutAway(Parcel::empty(envelope)?);
                 }
@@ -194,7 +213,21 @@ impl Inbox {
         if parcels.is_empty() {
             self.early.remove(&tag);
         }
+        self.kept -= parcel.size();
+        // There may be room now for what others wait behind.
+        self.news |= std::mem::take(&mut self.full);
         parcel
+    }
+
+    #[cold]
+    fn wait_for_room(&mut self) {
+        if !std::mem::replace(&mut self.full, true) {
+            let Self { from, kept, .. } = self;
+            tracing::warn!(
+                "nobody has received {kept} bytes that rank {from} has sent, so what it sends now is \
+                 left where it is"
+            );
+        }
     }
 
     fn keep_front(&mut self) {
@@ -204,6 +237,7 @@ impl Inbox {
     }
 
     fn keep(&mut self, parcel: Parcel) {
+        self.kept += parcel.size();
         self.early.entry(parcel.envelope.tag).or_default().push_back(parcel);
         self.news = true;
     }
@@ -217,25 +251,23 @@ impl News for Inbox {
 
 impl Parcel {
     fn empty(envelope: Envelope) -> Result<Self, RingError> {
-        let mut data = Vec::new();
-        if data.try_reserve_exact(envelope.bytes).is_err() {
-            let (asked, memory) = (envelope.bytes, Memory::here());
-            let shortage = Shortage { asked, memory, refusal: None };
+        let (asked, mut data) = (envelope.bytes, Vec::new());
+        // The system promises more than there is, and kills who uses it.
+        let is_too_much = asked >= LOOK_FROM && asked as u64 > Memory::here().usable();
+        if is_too_much || data.try_reserve_exact(asked).is_err() {
+            let shortage = Shortage { asked, memory: Memory::here(), refusal: None };
             return Err(ArenaError::NoMemory(Box::new(shortage)).into());
         }
-        data.resize(envelope.bytes, 0);
+        data.resize(asked, 0);
         Ok(Self { envelope, data })
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_message_that_there_is_no_memory_for_is_an_error() {
-        let envelope = Envelope { bytes: isize::MAX as usize, tag: 0, kind: 0 };
-        let error = Parcel::empty(envelope).unwrap_err();
-        assert!(error.to_string().starts_with("no memory for 8388607.9 TiB"), "{error}");
+    fn size(&self) -> usize {
+        self.data.len() + PARCEL
     }
 }
+
+/// What a message takes beside its data.
+const PARCEL: usize = 64;
+/// Looking how much memory there is takes longer than filling less than this.
+const LOOK_FROM: usize = 1 << 20;
