@@ -381,7 +381,11 @@ impl Group {
     }
 
     /// Ends the group, here and for all other ranks: whoever waits in it, or calls it later, gets
-    /// an error that names this rank and the reason.
+    /// an error that names this rank and the reason. Never waits for long, even while another thread
+    /// is in a call.
+    ///
+    /// A group whose ranks are on several hosts has no collectives yet, so there is nothing that this
+    /// could end: it does nothing there.
     ///
     /// ```
     /// use consort::Error;
