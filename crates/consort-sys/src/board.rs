@@ -1,12 +1,15 @@
 //! Who has come how far, and what they are calling: the lines through which the ranks of a group on
 //! one host keep in step. `board/README.md` has the protocol.
 
+mod halt;
 mod history;
 #[cfg(test)]
 mod models;
 #[cfg(test)]
 mod stages;
 mod steps;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::cell::RefCell;
@@ -15,9 +18,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use self::halt::Ends;
 pub use self::history::Entry;
 use self::steps::{Lines, Steps};
-pub use self::watch::{Alarm, Watch};
+pub use self::watch::{Alarm, End, Watch};
 use crate::arena::Arena;
 use crate::view::{Source, Target};
 use crate::wait::Patience;
@@ -146,8 +150,7 @@ impl Board {
         self.blocks.0[rank].line(self.steps.line_of(step)).data().into()
     }
 
-    /// Waits until a rank has posted a step. `check` is asked before each sleep, and told if
-    /// somebody has [halted](Self::halted_by) the group.
+    /// Waits until a rank has posted a step. `check` is asked before each sleep whether to go on.
     ///
     /// # Errors
     /// What `check` says.
@@ -156,14 +159,14 @@ impl Board {
         &mut self,
         rank: usize,
         step: u32,
-        mut check: impl FnMut(Option<(usize, String)>) -> Result<(), E>,
+        check: impl FnMut() -> Result<(), E>,
     ) -> Result<(), E> {
-        let Self { me, steps, blocks, patience, .. } = self;
-        let (steps, blocks, me) = (RefCell::new(steps), &*blocks, *me);
+        let Self { steps, blocks, patience, .. } = self;
+        let (steps, blocks) = (RefCell::new(steps), &*blocks);
         patience.wait(
             || steps.borrow_mut().has_posted(blocks, rank, step),
             |limit| steps.borrow().doze(blocks, rank, step, limit),
-            || check(blocks.halted(me)),
+            check,
         )
     }
 
@@ -182,21 +185,10 @@ impl Board {
         Alarm::new(self.blocks.clone(), self.me)
     }
 
-    /// Tells every rank that the group has failed and why, and wakes all of them. The first who
-    /// does so is the one they hear of. A long reason is cut.
-    pub fn halt(&self, reason: &str) {
-        self.blocks.halt(self.me, reason);
-    }
-
-    /// Whether somebody told this rank that the group has failed.
+    /// Whether somebody has ended the group.
     #[inline]
     pub fn is_halted(&self) -> bool {
-        self.blocks.0[self.me].halted().load(Ordering::Acquire) != 0
-    }
-
-    /// Who told this rank that the group has failed, and why, if somebody did.
-    pub fn halted_by(&self) -> Option<(usize, String)> {
-        self.blocks.halted(self.me)
+        self.blocks.is_halted(self.me)
     }
 
     /// Says, once, that this rank uses the board no more. Every block counts who has: its owner
@@ -240,26 +232,42 @@ impl Board {
 struct Blocks(Arc<[Block]>);
 
 impl Blocks {
-    /// Only a rank's first reason counts: others may be reading it.
-    fn halt(&self, me: usize, reason: &str) {
+    fn halt(&self, me: usize, verdict: &[u8]) {
+        // Only a rank's first verdict counts: others may be reading it.
         if self.0[me].given().swap(1, Ordering::Relaxed) != 0 {
             return;
         }
-        self.0[me].write_reason(reason);
+        self.0[me].verdict().slice(0..verdict.len()).copy_from(verdict.into());
+        halt::halt(self, me);
         for block in &*self.0 {
-            // Later ones leave the first one's name.
-            let name = me as u32 + 1;
-            let _ = block.halted().compare_exchange(0, name, Ordering::AcqRel, Ordering::Acquire);
             for line in 0..Board::DEPTH as usize {
                 block.line(line).step().wake();
             }
         }
     }
 
-    fn halted(&self, me: usize) -> Option<(usize, String)> {
-        let by = self.0[me].halted().load(Ordering::Acquire);
-        let by = (by as usize).checked_sub(1)?;
-        Some((by, self.0.get(by)?.reason()))
+    #[inline]
+    fn is_halted(&self, me: usize) -> bool {
+        self.0[me].halted().load(Ordering::Acquire) != 0
+    }
+
+    fn end(&self, me: usize) -> Option<End> {
+        Some(match halt::heard(self, me)? {
+            Ok(by) => End::By { rank: by, verdict: Source::from(self.0[by].verdict()).to_vec() },
+            Err(word) => End::Nonsense { word },
+        })
+    }
+}
+
+impl Ends for Blocks {
+    type Word = AtomicU32;
+
+    fn world(&self) -> usize {
+        self.0.len()
+    }
+
+    fn halted(&self, rank: usize) -> &AtomicU32 {
+        self.0[rank].halted()
     }
 }
 
@@ -278,7 +286,7 @@ impl Lines for Blocks {
 }
 
 /// One rank's block: a line for the count of sleepers, one for the end (halted, left, given), the
-/// step lines, the history, the reason of a failure.
+/// step lines, the history, the verdict of a rank that ends the group.
 #[derive(Debug)]
 struct Block {
     start: NonNull<u8>,
@@ -302,7 +310,7 @@ impl Block {
         self.word(LINE + 4)
     }
 
-    /// Whether this rank has given a reason.
+    /// Whether this rank has given a verdict.
     fn given(&self) -> &AtomicU32 {
         self.word(LINE + 8)
     }
@@ -312,19 +320,9 @@ impl Block {
         Line { block: self, offset: (2 + line) * LINE }
     }
 
-    /// Written once, before the halt word is.
-    fn write_reason(&self, reason: &str) {
-        let mut end = reason.len().min(REASON_BYTES);
-        while !reason.is_char_boundary(end) {
-            end -= 1;
-        }
-        self.bytes(REASON, end).copy_from(reason.as_bytes()[..end].into());
-    }
-
-    fn reason(&self) -> String {
-        let bytes = Source::from(self.bytes(REASON, REASON_BYTES)).to_vec();
-        let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-        String::from_utf8_lossy(&bytes[..end]).into_owned()
+    /// Written once, before a halt word is.
+    fn verdict(&self) -> Target<'_> {
+        self.bytes(VERDICT, Alarm::VERDICT)
     }
 
     fn history(&self) -> history::History<'_> {
@@ -398,6 +396,5 @@ impl<'a> Line<'a> {
 
 /// What a processor hands over at a time.
 const LINE: usize = 64;
-/// Where the reason is, and how much of it there can be.
-const REASON: usize = Board::BYTES - REASON_BYTES;
-const REASON_BYTES: usize = 1024;
+/// Where the verdict is.
+const VERDICT: usize = Board::BYTES - Alarm::VERDICT;

@@ -19,6 +19,8 @@ mod queue;
 mod verdict;
 
 pub(crate) use self::lane::{Lane, Neighbour, Place};
-pub(crate) use self::lookout::Lookout;
+pub(crate) use self::lookout::{Lookout, Stakes, Stuck};
+pub(crate) use self::patient::Since;
 pub(crate) use self::post::{Courier, Exchange, Post};
 pub(crate) use self::queue::Queue;
+pub(crate) use self::verdict::{Cause, Waiting};

@@ -122,27 +122,27 @@ pub enum Error {
         group: String,
     },
 
-    /// Ranks made different calls.
+    /// Ranks made different calls, which has ended the group.
     #[error(
-        "group {group}: in call {number} this rank made {mine}, but rank {rank} made {theirs}: \
-         all ranks have to make the same calls in the same order"
+        "group {group}: in call {number} rank {} made {}, but rank {} made {}: all ranks have to make \
+         the same calls in the same order",
+        .first.0, .first.1, .second.0, .second.1
     )]
     Mismatch {
         /// The group.
         group: String,
         /// Which of its calls, from 1.
         number: u64,
-        /// What this rank called.
-        mine: String,
-        /// Who called something else.
-        rank: u32,
-        /// What it called.
-        theirs: String,
+        /// Who has found it, and what that one called.
+        first: (u32, Box<str>),
+        /// Who called something else, and what.
+        second: (u32, Box<str>),
     },
 
-    /// A rank's process is gone.
+    /// A rank's process is gone, which has ended the group.
     #[error(
-        "group {group}: rank {rank} is gone: its process has ended; noticed after {waited:.1?} in {}",
+        "group {group}: rank {rank} is gone: its process has ended; rank {by} noticed after \
+         {waited:.1?} in {}",
         numbered(*.number, .call)
     )]
     PeerLost {
@@ -150,18 +150,20 @@ pub enum Error {
         group: String,
         /// Who is gone.
         rank: u32,
-        /// What this rank was waiting in.
-        call: String,
+        /// Who noticed.
+        by: u32,
+        /// What that one was waiting in.
+        call: Box<str>,
         /// Which of the group's calls that is, from 1; 0 if it is none of them.
         number: u64,
         /// For how long.
         waited: Duration,
     },
 
-    /// Ranks that are alive did not come in time.
+    /// Ranks that are alive did not come in time. A call that is late has ended the group.
     #[error(
-        "group {group}: waited {waited:.1?} in {}, for ranks {missing:?}, which are alive but have \
-         not come so far",
+        "group {group}: rank {by} waited {waited:.1?} in {}, for ranks {missing:?}, which are alive \
+         but have not come so far",
         numbered(*.number, .call)
     )]
     Late {
@@ -169,12 +171,37 @@ pub enum Error {
         group: String,
         /// Who did not come.
         missing: Vec<u32>,
-        /// What this rank was waiting in.
-        call: String,
+        /// Who waited.
+        by: u32,
+        /// What that one was waiting in.
+        call: Box<str>,
         /// Which of the group's calls that is, from 1; 0 if it is none of them.
         number: u64,
         /// For how long.
         waited: Duration,
+    },
+
+    /// A rank lacks what it needs to go on, which has ended the group.
+    #[error("group {group}: rank {rank} cannot go on: {reason}")]
+    Unable {
+        /// The group.
+        group: String,
+        /// Who.
+        rank: u32,
+        /// What it lacks.
+        reason: String,
+    },
+
+    /// What a rank has written where others read it cannot be, which has ended the group. A program
+    /// that writes to memory that is not its own can do that.
+    #[error("group {group}: the memory of rank {rank} is damaged: {what}")]
+    Damaged {
+        /// The group.
+        group: String,
+        /// Whose memory.
+        rank: u32,
+        /// What is wrong with it.
+        what: String,
     },
 
     /// Ranks asked for different symmetric memory, or one of them cannot have it; none was made, and
@@ -195,7 +222,7 @@ pub enum Error {
         /// The group.
         group: String,
         /// What this rank was waiting for.
-        call: String,
+        call: Box<str>,
         /// Who has it.
         holders: Vec<u32>,
         /// For how long.
@@ -220,18 +247,26 @@ pub enum Error {
         expected: String,
     },
 
-    /// Ranks have left the group, so that a message cannot come any more, or be received.
-    #[error("group {group}: ranks {ranks:?} have left it, so there will be no {call}")]
+    /// Ranks have left the group, so that what was waited for cannot come any more. Messages and
+    /// signals go on; a call has ended the group.
+    #[error(
+        "group {group}: ranks {ranks:?} have left it, so rank {by} waited in vain in {}",
+        numbered(*.number, .call)
+    )]
     Left {
         /// The group.
         group: String,
         /// Who has left.
         ranks: Vec<u32>,
-        /// What this rank was waiting in.
-        call: String,
+        /// Who waited.
+        by: u32,
+        /// What that one was waiting in.
+        call: Box<str>,
+        /// Which of the group's calls that is, from 1; 0 if it is none of them.
+        number: u64,
     },
 
-    /// A rank has ended the group, or has found that it failed.
+    /// A rank has [ended](crate::Group::abort) the group, or something of its own has panicked.
     #[error("group {group}: rank {by} has ended it: {reason}")]
     Aborted {
         /// The group.
@@ -266,12 +301,15 @@ impl Error {
             | Self::Mismatch { .. }
             | Self::MessageDiffers { .. } => ErrorKind::Mismatch,
             Self::Missing { .. } | Self::Late { .. } | Self::Held { .. } => ErrorKind::Deadline,
-            Self::PeerLost { .. } | Self::Aborted { .. } | Self::Left { .. } => ErrorKind::PeerGone,
+            Self::PeerLost { .. } | Self::Left { .. } => ErrorKind::PeerGone,
+            Self::Aborted { .. } => ErrorKind::Aborted,
             Self::Store(error) => error.kind(),
             Self::Host(_)
             | Self::Memory(_)
             | Self::Sharing(_)
             | Self::PeerUnable { .. }
+            | Self::Unable { .. }
+            | Self::Damaged { .. }
             | Self::Thread(_)
             | Self::Abandoned { .. } => ErrorKind::System,
         }
@@ -301,5 +339,7 @@ mod tests {
         assert_eq!(Error::from(lost).kind(), ErrorKind::PeerGone);
         let differs = Error::Differs { rank: 0, differences: String::new() };
         assert_eq!(differs.kind(), ErrorKind::Mismatch);
+        let (group, reason) = ("world".to_owned(), "enough".to_owned());
+        assert_eq!(Error::Aborted { group, by: 1, reason }.kind(), ErrorKind::Aborted);
     }
 }

@@ -175,7 +175,7 @@ impl Group {
             rank: Rank(rank),
             world_ranks: (0..members.len() as u32).collect(),
             members,
-            commons: lane.as_ref().map(|lane| Arc::new(Commons::new(lane.lookout()))),
+            commons: lane.as_ref().map(|lane| Arc::new(Commons::new(lane.lookout().clone()))),
             backend: lane.map(|lane| job.backend(lane)),
             job,
         };

@@ -243,10 +243,11 @@ impl Group {
     ///   are the same memory. Nothing has moved.
     /// * [`Error::MessageDiffers`]: what came is of another type or count. It is lost.
     /// * [`Error::Left`]: the other rank has left the group.
-    /// * [`Error::Late`]: the other rank did not come in time.
+    /// * [`Error::Late`]: the other rank did not come in time. The group has ended if the message had
+    ///   begun to move.
     /// * [`Error::PeerLost`]: the other rank, or when anybody's message is waited for any other
     ///   rank, has died. The group has ended.
-    /// * [`Error::Aborted`]: the group has ended before.
+    /// * What has ended the group, if it has ended.
     #[inline]
     pub fn exchange(
         &self,

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Block, Board, LINE, REASON};
+use super::{Block, Board, LINE, VERDICT};
 
 /// One call, packed into words whose meaning is the caller's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,5 +54,5 @@ impl<'a> History<'a> {
 
 const START: usize = (2 + Board::DEPTH as usize) * LINE;
 const ENTRY: usize = 32;
-/// As many as fit before the reason.
-const ENTRIES: u64 = ((REASON - START) / ENTRY) as u64;
+/// As many as fit before the verdict.
+const ENTRIES: u64 = ((VERDICT - START) / ENTRY) as u64;

@@ -6,7 +6,9 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
+use super::halt::{Ends, halt, heard};
 use super::steps::{Lines, Steps};
+use crate::word::Word;
 use crate::word::model::{ModelWord, model};
 
 /// Two ranks with `depth` lines and a buffer to each.
@@ -118,5 +120,75 @@ fn a_reader_that_lags_by_a_step_finds_what_it_reads_unchanged() {
         let thread = thread::spawn(move || rank(1, other));
         rank(0, shared);
         thread.join().unwrap();
+    });
+}
+
+/// Two ranks, and what each says when it ends the group.
+struct Endings {
+    halted: [ModelWord; 2],
+    verdicts: [UnsafeCell<u32>; 2],
+}
+
+impl Ends for Endings {
+    type Word = ModelWord;
+
+    fn world(&self) -> usize {
+        2
+    }
+
+    fn halted(&self, rank: usize) -> &ModelWord {
+        &self.halted[rank]
+    }
+}
+
+impl Endings {
+    fn new() -> Arc<Self> {
+        let (halted, verdicts) = ([(); 2].map(|()| ModelWord::new()), [0; 2].map(UnsafeCell::new));
+        Arc::new(Self { halted, verdicts })
+    }
+
+    fn end(&self, me: usize) -> (usize, u32) {
+        // SAFETY: loom itself checks that nobody else is in the cell meanwhile.
+        self.verdicts[me].with_mut(|cell| unsafe { *cell = me as u32 + 10 });
+        let first = halt(self, me);
+        (first, self.read(first))
+    }
+
+    fn read(&self, rank: usize) -> u32 {
+        // SAFETY: loom itself checks that nobody writes the cell meanwhile.
+        self.verdicts[rank].with(|cell| unsafe { *cell })
+    }
+}
+
+/// Scenario *two ends at once*.
+#[test]
+fn ranks_that_end_a_group_at_once_agree_on_who_was_first() {
+    model(|| {
+        let shared = Endings::new();
+        let (other, listener) = (shared.clone(), shared.clone());
+        let thread = thread::spawn(move || other.end(1));
+        let listening = thread::spawn(move || {
+            let by = heard(&*listener, 1)?.unwrap();
+            Some((by, listener.read(by)))
+        });
+        let mine = shared.end(0);
+        assert_eq!(thread.join().unwrap(), mine);
+        assert_eq!(mine.1, mine.0 as u32 + 10);
+        assert!(listening.join().unwrap().is_none_or(|heard| heard == mine));
+        assert!((0..2).all(|rank| heard(&*shared, rank) == Some(Ok(mine.0))));
+    });
+}
+
+/// Somebody scribbles on the word that decides, and both find out.
+#[test]
+fn ranks_that_find_nonsense_agree_on_who_says_so() {
+    model(|| {
+        let shared = Endings::new();
+        shared.halted[0].write(77);
+        let other = shared.clone();
+        let thread = thread::spawn(move || other.end(1));
+        let mine = shared.end(0);
+        assert_eq!(thread.join().unwrap(), mine);
+        assert!((0..2).all(|rank| heard(&*shared, rank) == Some(Ok(mine.0))));
     });
 }

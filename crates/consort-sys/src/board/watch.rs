@@ -47,14 +47,43 @@ impl Alarm {
         Self { blocks, me }
     }
 
-    /// As [`Board::halt`](super::Board::halt).
-    pub fn halt(&self, reason: &str) {
-        self.blocks.halt(self.me, reason);
+    /// How many bytes a verdict can have.
+    pub const VERDICT: usize = 1024;
+
+    /// Tells every rank that the group has ended and why, and wakes all of them. Only what the first
+    /// of all ranks says counts, and of that only what it says first: everybody hears the same.
+    ///
+    /// # Panics
+    /// When the verdict is longer than [it can be](Self::VERDICT).
+    pub fn halt(&self, verdict: &[u8]) {
+        self.blocks.halt(self.me, verdict);
     }
 
-    /// As [`Board::halted_by`](super::Board::halted_by).
+    /// Whether somebody has ended the group.
     #[inline]
-    pub fn halted_by(&self) -> Option<(usize, String)> {
-        self.blocks.halted(self.me)
+    pub fn is_halted(&self) -> bool {
+        self.blocks.is_halted(self.me)
     }
+
+    /// How the group has ended, if it has.
+    pub fn end(&self) -> Option<End> {
+        self.blocks.end(self.me)
+    }
+}
+
+/// How a group has ended. It is made of what another process has written, and may be wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// A rank has ended it.
+    By {
+        /// Who.
+        rank: usize,
+        /// What it says of it, with zeroes after it.
+        verdict: Vec<u8>,
+    },
+    /// It has ended, but by nobody that there is.
+    Nonsense {
+        /// What says so.
+        word: u32,
+    },
 }

@@ -75,7 +75,6 @@ impl Backend for Host {
 
     fn abort(&self, reason: &str) {
         self.0.queue.abort(reason);
-        self.0.post.ring_all();
     }
 
     fn error(&self) -> Option<Error> {

@@ -1,10 +1,14 @@
 //! What becomes of a group, as every thread of a rank may know it.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::{Arc, OnceLock};
 
-use consort_sys::board::Alarm;
+use consort_sys::board::{Alarm, End};
+use consort_sys::ring::Bell;
 
-use super::verdict::Failure;
+use super::verdict::{Cause, Failure};
 use crate::error::Error;
 
 /// Whether a group has failed, and why. Clones are about the same group.
@@ -12,39 +16,84 @@ use crate::error::Error;
 pub(super) struct Fate {
     group: Arc<str>,
     me: usize,
-    /// What the rank itself has found, or heard first.
+    /// What all ranks have heard.
     failure: Arc<OnceLock<Failure>>,
     alarm: Alarm,
+    /// Who waits for messages looks at once when it is rung.
+    bells: Arc<[Bell]>,
 }
 
 impl Fate {
-    pub(super) fn new(group: &str, me: usize, alarm: Alarm) -> Self {
-        Self { group: group.into(), me, failure: Arc::default(), alarm }
+    pub(super) fn new(group: &str, me: usize, alarm: Alarm, bells: Arc<[Bell]>) -> Self {
+        Self { group: group.into(), me, failure: Arc::default(), alarm, bells }
     }
 
-    /// Ends the group, here and for everyone else. What this rank knows first is what it keeps to.
-    pub(super) fn decide(&self, failure: Failure) -> Error {
-        let words = (!matches!(failure, Failure::Told { .. })).then(|| failure.to_string());
-        // Known before it is heard, so that no other thread takes it for something it was told.
-        let failure = self.failure.get_or_init(|| failure);
-        if let Some(words) = words {
-            self.alarm.halt(&words);
-        }
-        failure.error(&self.group, self.me)
+    pub(super) fn group(&self) -> &str {
+        &self.group
     }
 
-    /// Ends the group without a failure, by this rank's own will.
-    pub(super) fn halt(&self, reason: &str) {
-        self.alarm.halt(reason);
+    /// Ends the group, here and for everyone else, unless it has ended. Says what for: if somebody
+    /// was first, it is what that one has said.
+    pub(super) fn decide(&self, cause: Cause) -> Error {
+        let failure = self.failure.get_or_init(|| {
+            self.tell(&cause);
+            self.heard().unwrap_or_else(|| self.found(cause))
+        });
+        failure.error(&self.group)
+    }
+
+    /// What this rank's caller is told of something that does not end the group.
+    pub(super) fn excuse(&self, cause: Cause) -> Error {
+        self.found(cause).error(&self.group)
+    }
+
+    #[inline]
+    pub(super) fn has_ended(&self) -> bool {
+        self.alarm.is_halted()
     }
 
     /// Why the group has failed, if it has as far as this rank knows.
     pub(super) fn error(&self) -> Option<Error> {
-        if self.failure.get().is_none()
-            && let Some((by, reason)) = self.alarm.halted_by()
-        {
-            return Some(self.decide(Failure::Told { by, reason }));
-        }
-        self.failure.get().map(|failure| failure.error(&self.group, self.me))
+        (self.has_ended() || self.failure.get().is_some()).then(|| self.ended())
+    }
+
+    /// Why a group has failed of which this rank knows that it has.
+    #[cold]
+    pub(super) fn ended(&self) -> Error {
+        let failure = self.failure.get_or_init(|| {
+            self.heard().unwrap_or_else(|| {
+                // Somebody has scribbled where the one should stand who has ended it. The others may
+                // not know of anything.
+                let word = match self.alarm.end() {
+                    Some(End::Nonsense { word }) => word,
+                    _ => 0,
+                };
+                let what = format!("{word:#x} is no rank that could have ended the group");
+                let cause = Cause::Damaged { rank: self.me as u32, what };
+                self.tell(&cause);
+                self.heard().unwrap_or_else(|| self.found(cause))
+            })
+        });
+        failure.error(&self.group)
+    }
+
+    fn tell(&self, cause: &Cause) {
+        self.alarm.halt(&cause.encode());
+        self.bells.iter().for_each(Bell::ring);
+    }
+
+    /// What the one has said who has ended the group, if there is one.
+    fn heard(&self) -> Option<Failure> {
+        let Some(End::By { rank, verdict }) = self.alarm.end() else { return None };
+        let by = rank as u32;
+        let cause = Cause::decode(&verdict, self.bells.len()).unwrap_or_else(|| {
+            let what = "it has ended the group, and what it says of that cannot be read".to_owned();
+            Cause::Damaged { rank: by, what }
+        });
+        Some(Failure { by, cause })
+    }
+
+    fn found(&self, cause: Cause) -> Failure {
+        Failure { by: self.me as u32, cause }
     }
 }

@@ -8,18 +8,18 @@ use consort_sys::arena::{Arena, ArenaError, Piece};
 use consort_sys::board::{Board, Entry};
 use consort_sys::life::{Life, Sign};
 use consort_sys::reach::Reach;
+use consort_sys::ring::Rings;
 use consort_sys::wait::Patience;
 
 use super::drive::{Drive, GoOn, Progress, Turns};
-use super::fate::Fate;
 use super::ground::Ground;
-use super::lookout::Lookout;
+use super::lookout::{Lookout, Stakes, Stuck};
 use super::ops::Place as Window;
 use super::pace::{Notes, Pace, wait_once};
-use super::patient::{Patient, Stuck};
+use super::patient::Patient;
 use super::post::Post;
 use super::queue::Queue;
-use super::verdict::Failure;
+use super::verdict::Cause;
 use crate::backend::Terms;
 use crate::call::{Call, Description, Within};
 use crate::error::{Error, Result};
@@ -73,7 +73,7 @@ impl Place {
 #[derive(Debug)]
 pub(crate) struct Lane {
     me: usize,
-    neighbours: Vec<Neighbour>,
+    lookout: Lookout,
     board: Board,
     ground: Ground,
     board_piece: Piece,
@@ -86,7 +86,6 @@ pub(crate) struct Lane {
     number: u64,
     /// A digest of all of them.
     digest: u64,
-    fate: Fate,
 }
 
 impl Lane {
@@ -113,24 +112,23 @@ impl Lane {
         };
         let outside = || Error::Argument("a rank's place is not in its memory".to_owned());
         let board = Board::new(me, &places(0), patience).ok_or_else(outside)?;
-        let reaches = neighbours.iter().map(|neighbour| neighbour.reach).collect();
+        let reaches: Vec<_> = neighbours.iter().map(|neighbour| neighbour.reach).collect();
+        let rings = Rings::new(me, &places(2), &reaches).ok_or_else(outside)?;
         let ground = Ground::new(me, mine.ground, places(1), reaches).ok_or_else(outside)?;
-        let blocks = (mine.post, &places(2)[..]);
-        let fate = Fate::new(name, me, board.alarm());
-        let lookout = Lookout::new(neighbours.clone(), board.alarm());
-        let post = Post::new(name, me, lookout, blocks, patience);
+        let Rings { outlets, inlets, bells } = rings;
+        let lookout = Lookout::new(name, me, neighbours, board.alarm(), bells);
+        let post = Post::new(me, lookout.clone(), mine.post, (outlets, inlets), patience);
         Ok(Self {
             me,
-            neighbours,
+            lookout,
             board,
             ground,
             board_piece: mine.board,
-            post: Arc::new(post.ok_or_else(outside)?),
+            post: Arc::new(post),
             step: 0,
             stage: 0,
             number: 0,
             digest: 0,
-            fate,
         })
     }
 
@@ -139,7 +137,7 @@ impl Lane {
     }
 
     pub(super) fn world(&self) -> usize {
-        self.neighbours.len()
+        self.lookout.world()
     }
 
     /// Whether all ranks can reach each other's private memory.
@@ -153,14 +151,10 @@ impl Lane {
         &self.post
     }
 
-    /// For those who wait for other ranks without a call.
-    pub(crate) fn lookout(&self) -> Lookout {
-        Lookout::new(self.neighbours.clone(), self.board.alarm())
-    }
-
-    /// What becomes of the group, for those who want to know or decide it meanwhile.
-    pub(super) fn fate(&self) -> &Fate {
-        &self.fate
+    /// For those who wait for other ranks without a call, or want to know or decide meanwhile what
+    /// becomes of the group.
+    pub(crate) fn lookout(&self) -> &Lookout {
+        &self.lookout
     }
 
     /// Carries out a checked call on this thread, for which others may wait in line. Says which of
@@ -191,31 +185,24 @@ impl Lane {
     fn make_ready(&mut self) -> Result<()> {
         // A rank that need not wait, or comes late, would not hear of it otherwise.
         if self.board.is_halted() {
-            return Err(self.refuse());
+            return Err(self.lookout.ended());
         }
         Ok(())
     }
 
     /// Ends the group because there is no memory for this rank's buffers.
     #[cold]
-    fn give_out(&mut self, error: ArenaError) -> Error {
-        self.abort(&format!("it has no memory for its buffers: {error}"));
-        Error::Memory(error)
-    }
-
-    /// Why no more calls can be made.
-    #[cold]
-    fn refuse(&mut self) -> Error {
-        self.fate.error().expect("it has failed, here or elsewhere")
+    fn give_out(&self, error: &ArenaError) -> Error {
+        let reason = format!("it has no memory for its buffers: {error}");
+        self.lookout.decide(Cause::Unable { reason })
     }
 
     /// Counts a call, and finds where in this rank's arena its memory lies, if it is to be worked on
     /// there.
     #[inline]
     pub(super) fn begin(&mut self, call: &Call<'_>, terms: Terms) -> (Option<Window>, Description) {
-        let arena = &self.neighbours[self.me].arena;
         // Ranks have to agree on it even where it makes no difference: it would for more data.
-        let place = Window::of(call, arena, self.world(), terms.in_windows);
+        let place = Window::of(call, self.lookout.arena(self.me), self.world(), terms.in_windows);
         let within = place.map_or(Within::Nothing, |place| place.within());
         let window = place.filter(|place| terms.in_windows || place.is_worth_it());
         let description =
@@ -236,7 +223,7 @@ impl Lane {
         if (turns.uses_buffers() || turns.stages() > 0)
             && let Err(error) = self.ground.commit()
         {
-            return Err(self.give_out(error));
+            return Err(self.give_out(&error));
         }
         let first = self.step.wrapping_add(1);
         let first_stage = self.stage;
@@ -284,7 +271,7 @@ impl Lane {
         match progress {
             Progress::Done => Ok(()),
             // Who gives up says so before it uses its memory for something else.
-            Progress::DoneUnlessHalted if self.board.is_halted() => Err(self.refuse()),
+            Progress::DoneUnlessHalted if self.board.is_halted() => Err(self.lookout.ended()),
             Progress::DoneUnlessHalted => Ok(()),
             Progress::Differs { rank } => Err(self.differ(rank)),
             Progress::Unreachable { rank, error } => Err(self.lose(rank, error, patient)),
@@ -294,26 +281,18 @@ impl Lane {
 
     /// Ends the group because a rank's memory cannot be read: most likely it has died.
     #[cold]
-    fn lose(&mut self, rank: usize, error: io::ErrorKind, patient: &Patient<'_>) -> Error {
-        if self.neighbours[rank].is_dead() {
-            return self.mourn(rank, patient);
-        }
+    fn lose(&self, rank: usize, error: io::ErrorKind, patient: &Patient<'_>) -> Error {
         let reason = format!("it could not read the memory of rank {rank}: {error}");
-        self.fail(Failure::Aborted { reason })
-    }
-
-    /// Ends the group because a rank has died, unless that rank has ended it before it went.
-    #[cold]
-    fn mourn(&mut self, rank: usize, patient: &Patient<'_>) -> Error {
-        if self.board.is_halted() {
-            return self.refuse();
-        }
-        self.fail(Failure::Dead { rank, waiting: patient.waiting(self.number) })
+        let waiting = patient.waiting(self.number);
+        self.lookout.decide(match self.lookout.is_dead(rank) {
+            true => Cause::Dead { rank: rank as u32, waiting },
+            false => Cause::Unable { reason },
+        })
     }
 
     fn wait(&mut self, rank: usize, step: u32, patient: &mut Patient<'_>) -> Result<()> {
-        let Self { board, neighbours, .. } = self;
-        let waited = board.wait(rank, step, |halted| patient.look_round(halted, &neighbours[rank]));
+        let Self { board, lookout, .. } = self;
+        let waited = board.wait(rank, step, || lookout.judge(&[rank], || patient.is_late()));
         waited.or_else(|stuck| self.give_up(stuck, rank, step, patient))
     }
 
@@ -326,8 +305,7 @@ impl Lane {
     ) -> Result<()> {
         while !self.board.has_posted(rank, step) {
             if notes.is_to_look_round() {
-                let halted = self.board.halted_by();
-                if let Err(stuck) = patient.look_round(halted, &self.neighbours[rank]) {
+                if let Err(stuck) = self.lookout.judge(&[rank], || patient.is_late()) {
                     return self.give_up(stuck, rank, step, patient);
                 }
                 notes.sleep_on(self.board.watch(rank, step));
@@ -347,45 +325,31 @@ impl Lane {
         step: u32,
         patient: &Patient<'_>,
     ) -> Result<()> {
-        if !matches!(stuck, Stuck::Told { .. }) && self.board.has_posted(rank, step) {
+        if !matches!(stuck, Stuck::Ended) && self.board.has_posted(rank, step) {
             return Ok(());
         }
+        let missing =
+            (0..self.world()).filter(|&rank| !self.board.has_posted(rank, step)).collect();
         let waiting = patient.waiting(self.number);
-        let failure = match stuck {
-            Stuck::Told { by, reason } => Failure::Told { by, reason },
-            Stuck::Dead => return Err(self.mourn(rank, patient)),
-            Stuck::Late => {
-                let missing = (0..self.world()).filter(|&rank| !self.board.has_posted(rank, step));
-                Failure::Late { missing: missing.collect(), waiting }
-            }
-        };
-        Err(self.fail(failure))
-    }
-
-    /// Ends the group: here, and for everyone else.
-    pub(super) fn fail(&mut self, failure: Failure) -> Error {
-        let error = self.fate.decide(failure);
-        self.post.ring_all();
-        error
+        Err(self.lookout.give_up(stuck, waiting, missing, Stakes::Group))
     }
 
     /// Ends the group if a rank has made other calls than this one.
     #[cold]
-    fn look_into(&mut self, rank: usize) -> Result<()> {
+    fn look_into(&self, rank: usize) -> Result<()> {
         match self.board.first_difference(rank) {
             Some(_) => Err(self.differ(rank)),
             None => Ok(()),
         }
     }
 
-    fn differ(&mut self, rank: usize) -> Error {
-        let failure = Failure::differs(&self.board, self.me, rank);
-        self.fail(failure)
+    fn differ(&self, rank: usize) -> Error {
+        self.lookout.decide(Cause::differs(&self.board, self.me, rank))
     }
 
     /// Ends the group because what one rank sends is not what another expects.
     pub(super) fn disagree(
-        &mut self,
+        &self,
         patient: &Patient<'_>,
         from: usize,
         to: usize,
@@ -393,21 +357,21 @@ impl Lane {
         expected: u64,
     ) -> Error {
         let call = patient.description;
-        self.fail(Failure::Differs {
+        self.lookout.decide(Cause::Differs {
             number: self.number,
             mine: format!("{call}, with {expected} bytes from rank {from} to rank {to}"),
-            rank: from,
+            rank: from as u32,
             theirs: format!("{call}, with {sent}"),
         })
     }
 
     /// Ends the group because what a rank tells of a part of its data cannot be true.
-    pub(super) fn disbelieve(&mut self, patient: &Patient<'_>, rank: usize, what: &str) -> Error {
+    pub(super) fn disbelieve(&self, patient: &Patient<'_>, rank: usize, what: &str) -> Error {
         let call = patient.description;
-        self.fail(Failure::Differs {
+        self.lookout.decide(Cause::Differs {
             number: self.number,
             mine: call.to_string(),
-            rank,
+            rank: rank as u32,
             theirs: format!("{call}, with {what}"),
         })
     }
@@ -429,11 +393,6 @@ impl Lane {
         self.board_piece.abandon();
         self.ground.abandon();
         self.post.abandon();
-    }
-
-    /// Ends the group by this rank's own will.
-    pub(crate) fn abort(&mut self, reason: &str) {
-        self.fail(Failure::Aborted { reason: reason.to_owned() });
     }
 }
 

@@ -1,21 +1,69 @@
-//! What there is to know of the other ranks while waiting for them outside a call.
+//! What there is to know of the other ranks while waiting for them, and what to do when there is no
+//! use in that: for calls, messages and symmetric memory alike.
+
+use std::sync::Arc;
 
 use consort_sys::arena::Arena;
 use consort_sys::board::Alarm;
-use consort_sys::reach::Reach;
+use consort_sys::ring::Bell;
 
+use super::fate::Fate;
 use super::lane::Neighbour;
+use super::verdict::{Cause, Ranks, Waiting};
+use crate::error::Error;
 
-/// A group's ranks, for any thread that waits for one of them.
+/// A group's ranks, for any thread that waits for one of them. Clones are about the same group.
 #[derive(Clone, Debug)]
 pub(crate) struct Lookout {
-    neighbours: Vec<Neighbour>,
-    alarm: Alarm,
+    neighbours: Arc<[Neighbour]>,
+    bells: Arc<[Bell]>,
+    fate: Fate,
+}
+
+/// Why a wait is in vain.
+#[derive(Clone, Debug)]
+pub(crate) enum Stuck {
+    /// The group has ended.
+    Ended,
+    /// A rank's process has ended.
+    Dead { rank: usize },
+    /// All who could help have left the group.
+    Left { ranks: Vec<usize> },
+    /// What a rank has written cannot be.
+    Damaged { rank: usize, what: String },
+    /// It takes too long.
+    Late,
+}
+
+/// What a wait in vain means for the group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stakes {
+    /// It cannot go on without what was waited for.
+    Group,
+    /// It goes on, if all ranks can.
+    Wait,
 }
 
 impl Lookout {
-    pub(super) fn new(neighbours: Vec<Neighbour>, alarm: Alarm) -> Self {
-        Self { neighbours, alarm }
+    pub(super) fn new(
+        group: &str,
+        me: usize,
+        neighbours: Vec<Neighbour>,
+        alarm: Alarm,
+        bells: Vec<Bell>,
+    ) -> Self {
+        let bells: Arc<[Bell]> = bells.into();
+        let fate = Fate::new(group, me, alarm, bells.clone());
+        Self { neighbours: neighbours.into(), bells, fate }
+    }
+
+    /// The group's name.
+    pub(super) fn group(&self) -> &str {
+        self.fate.group()
+    }
+
+    pub(super) fn world(&self) -> usize {
+        self.neighbours.len()
     }
 
     /// A rank's shared memory.
@@ -23,23 +71,87 @@ impl Lookout {
         &self.neighbours[rank].arena
     }
 
-    /// Every rank's private memory, as far as it can be reached.
-    pub(super) fn reaches(&self) -> Vec<Option<Reach>> {
-        self.neighbours.iter().map(|neighbour| neighbour.reach).collect()
+    /// Every rank's bell.
+    pub(super) fn bells(&self) -> &Arc<[Bell]> {
+        &self.bells
     }
 
     /// Whether a rank's process has ended.
-    pub(crate) fn is_dead(&self, rank: usize) -> bool {
+    pub(super) fn is_dead(&self, rank: usize) -> bool {
         self.neighbours[rank].is_dead()
     }
 
-    /// Who has ended the group, and why, if somebody has.
-    pub(crate) fn halted_by(&self) -> Option<(usize, String)> {
-        self.alarm.halted_by()
+    /// Whether it makes sense to wait any longer for ranks of whom all have to be alive and one has
+    /// to be there; if there are any, for it may be enough to know that the group goes on.
+    pub(crate) fn judge(
+        &self,
+        ranks: &[usize],
+        is_late: impl FnOnce() -> bool,
+    ) -> Result<(), Stuck> {
+        if self.has_ended() {
+            return Err(Stuck::Ended);
+        }
+        let mut here =
+            ranks.iter().copied().filter(|&rank| !self.bells[rank].has_left()).peekable();
+        if !ranks.is_empty() && here.peek().is_none() {
+            return Err(Stuck::Left { ranks: ranks.to_vec() });
+        }
+        match here.find(|&rank| self.is_dead(rank)) {
+            Some(rank) => Err(Stuck::Dead { rank }),
+            None if is_late() => Err(Stuck::Late),
+            None => Ok(()),
+        }
     }
 
-    /// Ends the group for every rank.
-    pub(crate) fn halt(&self, reason: &str) {
-        self.alarm.halt(reason);
+    /// The error for a wait in vain, for ranks of whom those `missing` did not come.
+    #[cold]
+    pub(crate) fn give_up(
+        &self,
+        stuck: Stuck,
+        waiting: Waiting,
+        missing: Ranks,
+        stakes: Stakes,
+    ) -> Error {
+        let (cause, is_everyones) = match stuck {
+            Stuck::Ended => return self.ended(),
+            Stuck::Dead { rank } => (Cause::Dead { rank: rank as u32, waiting }, true),
+            Stuck::Damaged { rank, what } => (Cause::Damaged { rank: rank as u32, what }, true),
+            Stuck::Left { ranks } => {
+                (Cause::Left { ranks: ranks.into_iter().collect(), waiting }, false)
+            }
+            Stuck::Late => (Cause::Late { missing, waiting }, false),
+        };
+        if is_everyones || stakes == Stakes::Group {
+            self.decide(cause)
+        } else {
+            self.fate.excuse(cause)
+        }
+    }
+
+    /// Ends the group, here and for everyone else, unless it has ended. Says what for.
+    pub(crate) fn decide(&self, cause: Cause) -> Error {
+        self.fate.decide(cause)
+    }
+
+    /// Ends the group by this rank's own will, or because something has panicked.
+    pub(crate) fn abort(&self, reason: &str) {
+        self.decide(Cause::Aborted { reason: reason.to_owned() });
+    }
+
+    /// Whether the group has ended, as far as this rank knows.
+    #[inline]
+    pub(crate) fn has_ended(&self) -> bool {
+        self.fate.has_ended()
+    }
+
+    /// Why the group has ended, if it has as far as this rank knows.
+    #[inline]
+    pub(crate) fn error(&self) -> Option<Error> {
+        self.fate.error()
+    }
+
+    /// Why a group has ended that has.
+    pub(crate) fn ended(&self) -> Error {
+        self.fate.ended()
     }
 }

@@ -22,11 +22,11 @@ mod tests;
 mod trouble;
 
 use std::cell::RefCell;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use consort_sys::arena::{Arena, Piece};
-use consort_sys::ring::{Bell, Progress, RingError, Rings};
+use consort_sys::arena::Piece;
+use consort_sys::ring::{Bell, Inlet, Outlet, Progress, RingError, Rings};
 use consort_sys::wait::Patience;
 
 pub(crate) use self::courier::Courier;
@@ -42,12 +42,11 @@ use crate::p2p::Outgoing;
 /// A rank's messages to and from the others of a group.
 #[derive(Debug)]
 pub(crate) struct Post {
-    name: String,
     me: usize,
     lookout: Lookout,
     outboxes: Vec<Mutex<Outbox>>,
     inboxes: Vec<Mutex<Inbox>>,
-    bells: Vec<Bell>,
+    bells: Arc<[Bell]>,
     /// Who is asked first when a message may come from any.
     next: Mutex<usize>,
     patience: Mutex<Patience>,
@@ -56,30 +55,27 @@ pub(crate) struct Post {
 }
 
 impl Post {
-    /// For a group whose ranks have set these blocks aside, `block` being this rank's. `None` if
-    /// one is not in its rank's arena.
+    /// For a rank that has set this block aside, and has these ends of rings to and from all others.
     pub(crate) fn new(
-        name: &str,
         me: usize,
         lookout: Lookout,
-        (block, blocks): (Piece, &[(Arena, usize)]),
+        block: Piece,
+        (outlets, inlets): (Vec<Outlet>, Vec<Inlet>),
         patience: Patience,
-    ) -> Option<Self> {
-        let Rings { outlets, inlets, bells } = Rings::new(me, blocks, &lookout.reaches())?;
+    ) -> Self {
         let inbox = |(from, inlet)| {
             Mutex::new(Inbox::new(from, (from != me).then_some(inlet), Inbox::MOST))
         };
-        Some(Self {
-            name: name.to_owned(),
+        Self {
             me,
+            bells: lookout.bells().clone(),
             lookout,
             outboxes: outlets.into_iter().map(Outbox::new).map(Mutex::new).collect(),
             inboxes: inlets.into_iter().enumerate().map(inbox).collect(),
-            bells,
             next: Mutex::new(0),
             patience: Mutex::new(patience),
             block: Mutex::new(Some(block)),
-        })
+        }
     }
 
     /// How many bytes each of at most so many ranks sets aside.
@@ -93,8 +89,8 @@ impl Post {
         mut exchange: Exchange<'_>,
         timeout: Duration,
     ) -> Result<Option<usize>> {
-        if let Some((by, reason)) = self.lookout.halted_by() {
-            return Err(self.aborted(by, reason));
+        if self.lookout.has_ended() {
+            return Err(self.lookout.ended());
         }
         let mut patient = Patient::new(timeout);
         let mut progress = self.go_on(&mut exchange)?;
@@ -104,15 +100,10 @@ impl Post {
         exchange.arrival.map_or(Ok(None), |arrival| self.outcome(&arrival))
     }
 
-    /// Lets all who wait look at once whether the group has failed.
-    pub(crate) fn ring_all(&self) {
-        self.bells.iter().for_each(Bell::ring);
-    }
-
     /// Says that this rank sends and receives no more.
     pub(crate) fn leave(&self) {
         self.bells[self.me].leave();
-        self.ring_all();
+        self.bells.iter().for_each(Bell::ring);
     }
 
     /// Leaves what was sent to those who have yet to receive it. No more is sent.
@@ -180,9 +171,9 @@ impl Post {
         if Rings::FETCHED.contains(&arrival.message.buffer.len())
             // Its sender may have given up, and used its memory for something else: but then it has
             // said so before.
-            && let Some((by, reason)) = self.lookout.halted_by()
+            && self.lookout.has_ended()
         {
-            return Err(self.aborted(by, reason));
+            return Err(self.lookout.ended());
         }
         match arrival.refused() {
             None => Ok(arrival.source()),

@@ -30,9 +30,10 @@ use self::desk::{Desk, Next};
 use self::held::Held;
 pub(crate) use self::held::{Carried, carry_out_here};
 use self::inside::Inside;
-use super::fate::Fate;
 use super::lane::Lane;
+use super::lookout::Lookout;
 use super::progress::{self, Charge};
+use super::verdict::Cause;
 use crate::backend::Terms;
 use crate::call::Call;
 use crate::error::{Error, Result};
@@ -48,17 +49,17 @@ pub(crate) struct Queue {
     desk: Mutex<Desk>,
     /// It may be the turn of a thread in line.
     free: Condvar,
-    fate: Fate,
+    lookout: Lookout,
     /// How the progress thread waits for this group's ranks.
     patience: Patience,
 }
 
 impl Queue {
     pub(crate) fn new(lane: Lane, patience: Patience) -> Arc<Self> {
-        let fate = lane.fate().clone();
+        let lookout = lane.lookout().clone();
         let lane = Turnstile::new(Some(Box::new(lane)));
         let (desk, free) = (Mutex::default(), Condvar::new());
-        Arc::new(Self { lane, desk, free, fate, patience })
+        Arc::new(Self { lane, desk, free, lookout, patience })
     }
 
     /// Carries out a checked call on this thread, after all that were made before it. Says which of
@@ -80,7 +81,7 @@ impl Queue {
         if !desk.served {
             if let Err(error) = progress::serve() {
                 drop(desk);
-                return self.refuse(job, Error::Thread(error));
+                return self.refuse(job, &Error::Thread(error));
             }
             desk.served = true;
         }
@@ -134,12 +135,12 @@ impl Queue {
 
     /// Ends the group, even if a call is being carried out.
     pub(crate) fn abort(&self, reason: &str) {
-        self.fate.halt(reason);
+        self.lookout.abort(reason);
     }
 
     /// Why the group has failed, if it has.
     pub(crate) fn error(&self) -> Option<Error> {
-        self.fate.error()
+        self.lookout.error()
     }
 
     /// Leaves the group: at once, or when what is queued is done. Nobody makes calls any more. What it
@@ -232,11 +233,11 @@ impl Queue {
     /// Ends the group because calls cannot be carried out: the others are going to wait for this
     /// rank's part of them.
     #[cold]
-    fn refuse(&self, mut job: Job, error: Error) -> u64 {
+    fn refuse(&self, mut job: Job, error: &Error) -> u64 {
         let number = self.calls() + 1;
         job.accept(number);
-        self.abort(&error.to_string());
-        job.finish(Err(error));
+        let reason = error.to_string();
+        job.finish(Err(self.lookout.decide(Cause::Unable { reason })));
         number
     }
 

@@ -1,41 +1,71 @@
 //! Why a group failed.
 
-use std::fmt;
+mod code;
+
 use std::time::Duration;
 
 use consort_sys::board::{Board, Entry};
+use serde::{Deserialize, Serialize};
 
 use crate::call::Description;
 use crate::error::Error;
 
-/// What ended a group.
-#[derive(Clone, Debug)]
-pub(super) enum Failure {
+/// What has ended a group, or a wait of one rank: the same for every rank that hears of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    /// Who has found it, or wanted it.
+    pub(super) by: u32,
+    pub(super) cause: Cause,
+}
+
+/// What a rank has found. Ranks tell it each other in [bytes](code).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Cause {
     /// A rank made another call.
-    Differs { number: u64, mine: String, rank: usize, theirs: String },
+    Differs { number: u64, mine: String, rank: u32, theirs: String },
     /// A rank's process is gone.
-    Dead { rank: usize, waiting: Waiting },
+    Dead { rank: u32, waiting: Waiting },
+    /// Ranks have left the group.
+    Left { ranks: Ranks, waiting: Waiting },
     /// Ranks did not come in time.
-    Late { missing: Vec<usize>, waiting: Waiting },
-    /// Another rank said so.
-    Told { by: usize, reason: String },
-    /// This rank wanted it.
+    Late { missing: Ranks, waiting: Waiting },
+    /// What a rank has written cannot be.
+    Damaged { rank: u32, what: String },
+    /// It lacks what it needs.
+    Unable { reason: String },
+    /// It wants no more, or has panicked.
     Aborted { reason: String },
 }
 
 /// What a rank was waiting in.
-#[derive(Clone, Debug)]
-pub(super) struct Waiting {
-    pub(super) description: Description,
-    pub(super) number: u64,
-    pub(super) waited: Duration,
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Waiting {
+    pub(crate) call: String,
+    /// Which of the group's calls that is; 0 if it is none of them.
+    pub(crate) number: u64,
+    pub(crate) waited: Duration,
 }
 
-impl Failure {
+/// Ranks, in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ranks(Vec<u32>);
+
+impl FromIterator<usize> for Ranks {
+    fn from_iter<I: IntoIterator<Item = usize>>(ranks: I) -> Self {
+        let mut ranks: Vec<u32> = ranks.into_iter().map(|rank| rank as u32).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        Self(ranks)
+    }
+}
+
+impl Cause {
     /// Finds out in which call this rank and another differ first.
     pub(super) fn differs(board: &Board, me: usize, rank: usize) -> Self {
         let mine = board.calls_of(me);
-        match board.first_difference(rank) {
+        let difference = board.first_difference(rank);
+        let rank = rank as u32;
+        match difference {
             Some((entry, other)) => {
                 let (mine, mut theirs) = (in_words(&entry), in_words(&other));
                 if mine == theirs {
@@ -51,51 +81,30 @@ impl Failure {
             },
         }
     }
-
-    /// As this rank's caller sees it.
-    pub(super) fn error(&self, group: &str, me: usize) -> Error {
-        let group = group.to_owned();
-        match self.clone() {
-            Self::Differs { number, mine, rank, theirs } => {
-                Error::Mismatch { group, number, mine, rank: rank as u32, theirs }
-            }
-            Self::Dead { rank, waiting: Waiting { description, number, waited } } => {
-                let call = description.to_string();
-                Error::PeerLost { group, rank: rank as u32, call, number, waited }
-            }
-            Self::Late { missing, waiting: Waiting { description, number, waited } } => {
-                let missing = missing.into_iter().map(|rank| rank as u32).collect();
-                Error::Late { group, missing, call: description.to_string(), number, waited }
-            }
-            Self::Told { by, reason } => Error::Aborted { group, by: by as u32, reason },
-            Self::Aborted { reason } => Error::Aborted { group, by: me as u32, reason },
-        }
-    }
 }
 
-/// As the other ranks hear of it.
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Differs { number, mine, rank, theirs } => {
-                write!(f, "in call {number} it made {mine}, but rank {rank} made {theirs}")
+impl Failure {
+    /// As callers see it.
+    pub(super) fn error(&self, group: &str) -> Error {
+        let (group, by) = (group.to_owned(), self.by);
+        match self.cause.clone() {
+            Cause::Differs { number, mine, rank, theirs } => {
+                let (first, second) = ((by, mine.into()), (rank, theirs.into()));
+                Error::Mismatch { group, number, first, second }
             }
-            Self::Dead { rank, waiting } => {
-                write!(f, "rank {rank} is gone; it waited in {waiting}")
+            Cause::Dead { rank, waiting: Waiting { call, number, waited } } => {
+                Error::PeerLost { group, rank, by, call: call.into(), number, waited }
             }
-            Self::Late { missing, waiting } => {
-                write!(f, "ranks {missing:?} did not come; it waited in {waiting}")
+            Cause::Left { ranks: Ranks(ranks), waiting: Waiting { call, number, .. } } => {
+                Error::Left { group, ranks, by, call: call.into(), number }
             }
-            Self::Told { by, reason } => write!(f, "rank {by} said: {reason}"),
-            Self::Aborted { reason } => f.write_str(reason),
+            Cause::Late { missing: Ranks(missing), waiting: Waiting { call, number, waited } } => {
+                Error::Late { group, missing, by, call: call.into(), number, waited }
+            }
+            Cause::Damaged { rank, what } => Error::Damaged { group, rank, what },
+            Cause::Unable { reason } => Error::Unable { group, rank: by, reason },
+            Cause::Aborted { reason } => Error::Aborted { group, by, reason },
         }
-    }
-}
-
-impl fmt::Display for Waiting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { description, number, waited } = self;
-        write!(f, "call {number}, {description}, for {waited:.1?}")
     }
 }
 

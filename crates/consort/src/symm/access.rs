@@ -7,7 +7,8 @@ use consort_sys::view::Target;
 use consort_sys::window::{Alone, Damaged, Plain, Visit};
 
 use super::Symmetric;
-use super::wait::{Stuck, Wait};
+use super::wait::Wait;
+use crate::engine::{Stakes, Stuck};
 use crate::error::{Error, Result};
 use crate::group::Rank;
 use crate::home::Home;
@@ -33,7 +34,7 @@ impl<T: Plain> Symmetric<T> {
     ///
     /// # Errors
     /// [`Error::Held`] when others do not let go of it before the deadline; [`Error::PeerLost`] when
-    /// one of them is gone, which ends the group; [`Error::Aborted`] when the group has ended.
+    /// one of them is gone, which ends the group; and what has ended it, if the group has ended.
     pub fn local(&self) -> Result<Window<'_, T>> {
         self.peer(self.rank())
     }
@@ -54,10 +55,10 @@ impl<T: Plain> Symmetric<T> {
     /// As [`local`](Self::local), and when there is no such rank.
     pub fn peer(&self, rank: impl Into<Rank>) -> Result<Window<'_, T>> {
         let rank = self.index(rank)?;
-        let mut wait = Wait::new(&self.group);
+        let mut wait = Wait::new(&self.group)?;
         let mut holders = Vec::new();
         let look_round = |now: Result<&[usize], Damaged>| {
-            let now = now.map_err(|damage| Stuck::Damaged(damage.to_string()))?;
+            let now = now.map_err(|damage| Stuck::Damaged { rank, what: damage.to_string() })?;
             holders = now.to_vec();
             wait.look_round(now)
         };
@@ -92,10 +93,10 @@ impl<T: Plain> Symmetric<T> {
     /// As [`local`](Self::local), and when there is no such rank.
     pub fn raw(&self, rank: impl Into<Rank>) -> Result<Raw<'_, T>> {
         let rank = self.index(rank)?;
-        let mut wait = Wait::new(&self.group);
+        let mut wait = Wait::new(&self.group)?;
         let mut holders = Vec::new();
         let look_round = |now: Result<&[usize], Damaged>| {
-            let now = now.map_err(|damage| Stuck::Damaged(damage.to_string()))?;
+            let now = now.map_err(|damage| Stuck::Damaged { rank, what: damage.to_string() })?;
             holders = now.to_vec();
             wait.look_round(now)
         };
@@ -186,12 +187,15 @@ impl<T: Plain> Symmetric<T> {
 
     fn was_held(&self, wait: &Wait<'_>, stuck: Stuck, rank: usize, holders: &[usize]) -> Error {
         let call = self.describe(&format!("a wait for the window of rank {rank}"));
-        wait.give_up(stuck, call, |call, waited| Error::Held {
+        if !matches!(stuck, Stuck::Late) {
+            return wait.give_up(stuck, call, holders.iter().copied(), Stakes::Wait);
+        }
+        Error::Held {
             group: self.group.name().to_owned(),
-            call,
+            call: call.into(),
             holders: holders.iter().map(|&rank| rank as u32).collect(),
-            waited,
-        })
+            waited: wait.waited(),
+        }
     }
 }
 

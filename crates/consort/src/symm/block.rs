@@ -7,6 +7,7 @@ use consort_sys::dtype::Dtype;
 use consort_sys::window::{Place, Shape, Windows};
 
 use super::rendezvous::{Card, Kind, Trouble, digest, exchange};
+use crate::engine::Cause;
 use crate::error::{Error, Result};
 use crate::group::{Group, Job};
 
@@ -216,10 +217,11 @@ impl Pieces {
             }
         }
         let patience = group.shared.job.neighbourhood()?.patience();
+        let strays = |place: &Place| place.arena.view(place.data, shape.bytes).is_none();
+        let rank = places.iter().position(strays).unwrap_or(0) as u32;
         Windows::new(group.rank().index(), shape, places, patience).ok_or_else(|| {
-            let reason = "a rank speaks of symmetric memory that is not within its own";
-            group.abort(reason);
-            Error::Argument(reason.to_owned())
+            let what = "it speaks of symmetric memory that is not within its own".to_owned();
+            lookout.decide(Cause::Damaged { rank, what })
         })
     }
 }

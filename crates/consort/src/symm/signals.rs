@@ -3,7 +3,8 @@
 use consort_sys::window::Plain;
 
 use super::Symmetric;
-use super::wait::{Stuck, Wait};
+use super::wait::Wait;
+use crate::engine::Stakes;
 use crate::error::{Error, Result};
 use crate::group::Rank;
 
@@ -48,21 +49,18 @@ impl<T: Plain> Symmetric<T> {
     ///
     /// # Errors
     /// [`Error::Late`] at the deadline: no signal is lost, and it can be waited for again.
-    /// [`Error::PeerLost`] when the rank is gone, which ends the group; [`Error::Aborted`] when the
+    /// [`Error::PeerLost`] when the rank is gone, which ends the group; and what has ended it, if the
     /// group has ended.
     #[inline]
     pub fn wait_signal(&self, from: impl Into<Rank>, channel: usize) -> Result<()> {
         let from = self.index(from)?;
         self.check_channel(channel)?;
-        let mut wait = Wait::new(&self.group);
+        let mut wait = Wait::new(&self.group)?;
         let look_round = || wait.look_round(&[from]);
         let waited = self.memory.windows().await_signal(from, channel, look_round);
         waited.map_err(|stuck| {
             let call = self.describe(&format!("wait_signal on channel {channel}"));
-            wait.give_up(stuck, call, |call, waited| {
-                let (group, missing) = (self.group.name().to_owned(), vec![from as u32]);
-                Error::Late { group, missing, call, number: 0, waited }
-            })
+            wait.give_up(stuck, call, [from].into_iter(), Stakes::Wait)
         })
     }
 
@@ -91,33 +89,23 @@ impl<T: Plain> Symmetric<T> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Late`] at the deadline, [`Error::PeerLost`] when a rank is gone,
-    /// [`Error::Aborted`] when the group has ended. Each of them ends the group.
+    /// [`Error::Late`] at the deadline and [`Error::PeerLost`] when a rank is gone, each of which ends
+    /// the group; and what has ended it, if the group has ended.
     pub fn barrier(&self, channel: usize) -> Result<()> {
         self.index(self.rank())?;
         self.check_channel(channel)?;
         let windows = self.memory.windows();
+        let mut wait = Wait::new(&self.group)?;
         let round = windows.arrive(channel);
-        let mut wait = Wait::new(&self.group);
         for rank in 0..self.world() {
             let look_round = || wait.look_round(&[rank]);
             let Err(stuck) = windows.await_arrival(rank, channel, round, look_round) else {
                 continue;
             };
             let call = self.describe(&format!("barrier on channel {channel}"));
-            let is_late = matches!(stuck, Stuck::Late);
-            let error = wait.give_up(stuck, call, |call, waited| {
-                let missing = (0..self.world())
-                    .filter(|&rank| !windows.has_arrived(rank, channel, round))
-                    .map(|rank| rank as u32)
-                    .collect();
-                let group = self.group.name().to_owned();
-                Error::Late { group, missing, call, number: 0, waited }
-            });
-            if is_late {
-                wait.end_group(&error.to_string());
-            }
-            return Err(error);
+            let is_missing = |&rank: &usize| !windows.has_arrived(rank, channel, round);
+            let missing = (0..self.world()).filter(is_missing);
+            return Err(wait.give_up(stuck, call, missing, Stakes::Group));
         }
         Ok(())
     }

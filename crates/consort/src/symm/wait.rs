@@ -1,82 +1,72 @@
 //! Waiting for another rank outside the group's calls.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::error::Error;
+use crate::engine::{Lookout, Since, Stakes, Stuck, Waiting};
+use crate::error::{Error, Result};
 use crate::group::Group;
 
 /// One wait. It looks at the clock only once it has to sleep.
 #[derive(Debug)]
 pub(super) struct Wait<'a> {
-    group: &'a Group,
-    began: Option<Instant>,
-}
-
-/// Why a wait ended in vain.
-#[derive(Debug)]
-pub(super) enum Stuck {
-    /// The group has ended.
-    Told { by: usize, reason: String },
-    /// A rank that was waited for is gone.
-    Dead(usize),
-    /// What is waited for is damaged, and how.
-    Damaged(String),
-    /// The time is up.
-    Late,
+    lookout: &'a Lookout,
+    timeout: Duration,
+    since: Since,
 }
 
 impl<'a> Wait<'a> {
-    pub(super) fn new(group: &'a Group) -> Self {
-        Self { group, began: None }
+    /// # Errors
+    /// When this process may not use the group.
+    pub(super) fn new(group: &'a Group) -> Result<Self> {
+        let lookout = group.commons()?.lookout();
+        Ok(Self { lookout, timeout: group.timeout(), since: Since::default() })
     }
 
     /// Whether it makes sense to wait for these ranks any longer.
     pub(super) fn look_round(&mut self, ranks: &[usize]) -> Result<(), Stuck> {
-        let began = *self.began.get_or_insert_with(Instant::now);
-        if let Ok(commons) = self.group.commons() {
-            let lookout = commons.lookout();
-            if let Some((by, reason)) = lookout.halted_by() {
-                return Err(Stuck::Told { by, reason });
-            }
-            if let Some(&rank) = ranks.iter().find(|&&rank| lookout.is_dead(rank)) {
-                // It may have ended the group before it went.
-                return Err(match lookout.halted_by() {
-                    Some((by, reason)) => Stuck::Told { by, reason },
-                    None => Stuck::Dead(rank),
-                });
-            }
-        }
-        if began.elapsed() >= self.group.timeout() { Err(Stuck::Late) } else { Ok(()) }
+        self.lookout.judge(ranks, || self.since.elapsed() >= self.timeout)
     }
 
-    /// The error for a wait that was stuck. If a rank is dead, the group ends.
+    /// The error for a wait that was stuck, for ranks of whom those `missing` did not come.
     pub(super) fn give_up(
         &self,
         stuck: Stuck,
         call: String,
-        late: impl FnOnce(String, Duration) -> Error,
+        missing: impl Iterator<Item = usize>,
+        stakes: Stakes,
     ) -> Error {
-        let group = self.group.name().to_owned();
-        let waited = self.began.map_or(Duration::ZERO, |began| began.elapsed());
-        match stuck {
-            Stuck::Told { by, reason } => Error::Aborted { group, by: by as u32, reason },
-            Stuck::Dead(rank) => {
-                self.end_group(&format!("rank {rank} is gone; it waited in {call}"));
-                Error::PeerLost { group, rank: rank as u32, call, number: 0, waited }
-            }
-            Stuck::Damaged(how) => {
-                let reason = format!("in {call} it found damage: {how}");
-                self.end_group(&reason);
-                Error::Aborted { group, by: self.group.rank().get(), reason }
-            }
-            Stuck::Late => late(call, waited),
-        }
+        let waiting = Waiting { call, number: 0, waited: self.waited() };
+        self.lookout.give_up(stuck, waiting, missing.collect(), stakes)
     }
 
-    /// Ends the group. Not by a call of it: another thread may be waiting in one.
-    pub(super) fn end_group(&self, reason: &str) {
-        if let Ok(commons) = self.group.commons() {
-            commons.lookout().halt(reason);
+    pub(super) fn waited(&self) -> Duration {
+        self.since.waited()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use consort_sys::view::Source;
+
+    use crate::{Builder, Error, ErrorKind};
+
+    #[test]
+    fn a_lock_that_somebody_has_scribbled_on_ends_the_group_and_is_called_damaged() {
+        for scribble in [[0xff; 4], [0, 0, 9, 0], [77, 0, 0, 0]] {
+            let group = Builder::new().rank(0).world(1).init().unwrap();
+            let memory = group.symmetric::<u8>(8).unwrap();
+            let place = &memory.memory.windows().places()[0];
+            let state = place.arena.view(place.control, 4).unwrap();
+            state.copy_from(Source::from(&scribble[..]));
+            let error = memory.local().map(drop).unwrap_err();
+            for error in [error].into_iter().chain(group.error()).chain(group.barrier().err()) {
+                assert!(matches!(error, Error::Damaged { rank: 0, .. }), "{error}");
+                assert_eq!(error.kind(), ErrorKind::System);
+                let told =
+                    "group world: the memory of rank 0 is damaged: the lock of its window is";
+                assert!(error.to_string().starts_with(told), "{error}");
+            }
+            state.copy_from(Source::from(&[0; 4][..]));
         }
     }
 }

@@ -65,11 +65,10 @@ fn a_rank_without_memory_for_its_buffers_ends_the_group_and_is_named() {
         assert!(begun.elapsed() < SOON, "{:?}: {error}", begun.elapsed());
         if ctx.rank() == 1 {
             let _: bool = ctx.told("unlimited");
-            assert!(matches!(error, Error::Memory(_)), "{error}");
-        } else {
+        }
+        for error in [error, group.barrier().unwrap_err(), group.error().unwrap()] {
             named(&error, "it has no memory for its buffers: no memory for ");
         }
-        named(&group.barrier().unwrap_err(), "it has no memory for its buffers: no memory for ");
         works(&world);
     });
     // Less than a rank's buffers need, but more than it needs for anything else.
@@ -137,8 +136,7 @@ fn a_rank_without_a_thread_for_asynchronous_calls_ends_the_group_and_is_named() 
             limit(Resource::As, Some(used_addresses() + MIB));
             let failed = group.barrier_async().unwrap().wait();
             limit(Resource::As, None);
-            let error = failed.unwrap_err().error;
-            assert!(matches!(error, Error::Thread(_)), "{error}");
+            named(&failed.unwrap_err().error, "cannot start the thread");
         }
         named(&group.barrier().unwrap_err(), "cannot start the thread");
         assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
@@ -146,10 +144,11 @@ fn a_rank_without_a_thread_for_asynchronous_calls_ends_the_group_and_is_named() 
     });
 }
 
-/// Rank 1 has ended the group for this reason.
+/// Rank 1 cannot go on for this reason.
 fn named(error: &Error, why: &str) {
-    let Error::Aborted { by: 1, reason, .. } = error else { panic!("{error}") };
+    let Error::Unable { rank: 1, reason, .. } = error else { panic!("{error}") };
     assert!(reason.starts_with(why), "{error}");
+    assert_eq!(error.kind(), ErrorKind::System);
 }
 
 /// Limits this process; `None` as far as it may.

@@ -40,7 +40,8 @@ fn the_deadline_of_a_call_counts_while_another_thread_waits_and_ends_the_group()
         if ctx.rank() == 1 {
             let _: bool = ctx.told("come");
             let error = group.barrier().unwrap_err();
-            assert!(matches!(error, Error::Aborted { by: 0, .. }), "{error}");
+            let Error::Late { missing, by: 0, number: 1, .. } = &error else { panic!("{error}") };
+            assert_eq!(missing, &[1]);
             return;
         }
         thread::scope(|scope| {

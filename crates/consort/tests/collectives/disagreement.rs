@@ -3,9 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use consort::{Error, Group, ReduceOp, Result};
+use consort::{Error, ErrorKind, Group, ReduceOp, Result};
 use consort_testkit::ranks;
 
+use super::faults::same_everywhere;
 use super::meet::meet;
 use super::works::works;
 
@@ -320,11 +321,13 @@ fn disagree(
 }
 
 /// In a group of its own, a call fails; or it cannot know yet, and the next one does.
-fn fails_everywhere(group: &Group, call: impl Fn(&Group) -> Result<()>, told: &[&str]) {
-    let group = group.split(Some(0), 0).unwrap().unwrap();
+fn fails_everywhere(world: &Group, call: impl Fn(&Group) -> Result<()>, told: &[&str]) {
+    let group = world.split(Some(0), 0).unwrap().unwrap();
     let error = call(&group).and_then(|()| group.barrier()).unwrap_err();
     let words = error.to_string();
-    assert!(matches!(error, Error::Mismatch { .. } | Error::Aborted { .. }), "{words}");
+    assert!(matches!(error, Error::Mismatch { .. }), "{words}");
+    assert_eq!(error.kind(), ErrorKind::Mismatch);
+    same_everywhere(world, &words);
     for told in told {
         assert!(words.contains(told), "{told:?} is not in {words:?}");
     }
@@ -334,4 +337,5 @@ fn fails_everywhere(group: &Group, call: impl Fn(&Group) -> Result<()>, told: &[
     for error in later {
         assert_eq!(error.unwrap_err().to_string(), words);
     }
+    assert_eq!(group.error().unwrap().to_string(), words);
 }

@@ -4,7 +4,7 @@ mod death;
 mod lateness;
 mod leaving;
 
-use consort::{Error, Group, ReduceOp, Result};
+use consort::{Error, ErrorKind, Group, ReduceOp, Result};
 
 /// Calls of all kinds, small and large, for ever; each result is checked.
 fn stream(group: &Group) -> Error {
@@ -45,11 +45,18 @@ fn mixed(group: &Group, round: usize) -> Result<()> {
 
 /// The error says that this rank is gone, whoever noticed first.
 fn names_the_dead(error: &Error, dead: u32) {
-    match error {
-        Error::PeerLost { rank, .. } => assert_eq!(*rank, dead, "{error}"),
-        Error::Aborted { reason, .. } => {
-            assert!(reason.contains(&format!("rank {dead} is gone")), "{error}");
-        }
-        _ => panic!("{error}"),
+    let Error::PeerLost { rank, .. } = error else { panic!("{error}") };
+    assert_eq!((*rank, error.kind()), (dead, ErrorKind::PeerGone), "{error}");
+}
+
+/// Every rank has been told the same, to the last word.
+pub(crate) fn same_everywhere(world: &Group, words: &str) {
+    let mut mine = [0_u8; 1024];
+    mine[..words.len()].copy_from_slice(words.as_bytes());
+    let mut everyones = vec![0; mine.len() * world.world()];
+    world.all_gather(&mine, &mut everyones).unwrap();
+    for theirs in everyones.chunks(mine.len()) {
+        let theirs = String::from_utf8_lossy(theirs);
+        assert_eq!(theirs.trim_end_matches('\0'), words);
     }
 }

@@ -101,8 +101,8 @@ fn what_was_sent_can_be_received_after_its_sender_has_left() {
         let error = group.recv_any(&mut received, 1).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "group world: ranks [1, 2] have left it, so there will be no recv of 1000 u32 from any \
-             rank with tag 1"
+            "group world: ranks [1, 2] have left it, so rank 0 waited in vain in recv of 1000 u32 \
+             from any rank with tag 1"
         );
         // What fits into the ring can still be sent, but nobody will take the rest.
         let error = group.send(&room::<u32>(RING), 2, 1).unwrap_err();

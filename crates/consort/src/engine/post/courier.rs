@@ -65,8 +65,8 @@ impl Courier {
 
     /// Takes a checked message.
     pub(crate) fn submit(self: &Arc<Self>, delivery: Delivery) {
-        if let Some((by, reason)) = self.post.lookout.halted_by() {
-            return delivery.finish(Err(self.post.aborted(by, reason)));
+        if let Some(error) = self.post.lookout.error() {
+            return delivery.finish(Err(error));
         }
         let mut state = lock(&self.state);
         if !state.served {

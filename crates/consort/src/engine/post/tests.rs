@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use consort_sys::arena::Arena;
 use consort_sys::board::Board;
 use consort_sys::dtype::Element;
 use proptest::prelude::*;
@@ -33,8 +34,9 @@ pub(super) fn posts(world: usize) -> Vec<Post> {
         .collect();
     let post = |(me, block)| {
         let alarm = Board::new(me, &board_places, patience).unwrap().alarm();
-        let lookout = Lookout::new(neighbours.clone(), alarm);
-        Post::new("few", me, lookout, (block, &block_places), patience).unwrap()
+        let rings = Rings::new(me, &block_places, &vec![None; world]).unwrap();
+        let lookout = Lookout::new("few", me, neighbours.clone(), alarm, rings.bells);
+        Post::new(me, lookout, block, (rings.outlets, rings.inlets), patience)
     };
     blocks.into_iter().enumerate().map(post).collect()
 }

@@ -1,43 +1,32 @@
 //! When a message does not come, or is not what was wanted.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use consort_sys::dtype::Dtype;
 use consort_sys::ring::{Envelope, RingError};
 
 use super::Post;
 use super::exchange::{Arrival, Departure, Exchange, contents};
+use crate::engine::lookout::{Stakes, Stuck};
+use crate::engine::patient::Since;
+use crate::engine::verdict::{Cause, Waiting};
 use crate::error::Error;
 
 /// How long to wait, and since when.
 #[derive(Debug)]
 pub(super) struct Patient {
     timeout: Duration,
-    /// When it first had to sleep.
-    began: Option<Instant>,
+    since: Since,
 }
 
 impl Patient {
     pub(super) fn new(timeout: Duration) -> Self {
-        Self { timeout, began: None }
+        Self { timeout, since: Since::default() }
     }
 
     pub(super) fn waited(&self) -> Duration {
-        self.began.map_or(Duration::ZERO, |began| began.elapsed())
+        self.since.waited()
     }
-}
-
-/// Why a wait is in vain.
-#[derive(Clone, Debug)]
-pub(super) enum Stuck {
-    /// The group has ended.
-    Told { by: usize, reason: String },
-    /// A rank's process has ended.
-    Dead { rank: usize },
-    /// All who could help have left the group.
-    Left { ranks: Vec<usize> },
-    /// It takes too long.
-    Late,
 }
 
 impl Post {
@@ -47,29 +36,12 @@ impl Post {
         exchange: &Exchange<'_>,
         patient: &mut Patient,
     ) -> Result<(), Stuck> {
-        let began = *patient.began.get_or_insert_with(Instant::now);
-        if let Some((by, reason)) = self.lookout.halted_by() {
-            return Err(Stuck::Told { by, reason });
-        }
         for Awaited { ranks, held_up } in self.awaited(exchange) {
             if !held_up {
-                self.check_ranks(ranks)?;
+                self.lookout.judge(&ranks, || false)?;
             }
         }
-        if began.elapsed() >= patient.timeout { Err(Stuck::Late) } else { Ok(()) }
-    }
-
-    /// Whether to wait on for ranks of which all have to be alive and one has to be there.
-    pub(super) fn check_ranks(&self, ranks: Vec<usize>) -> Result<(), Stuck> {
-        let is_here = |rank: &usize| !self.bells[*rank].has_left();
-        let here: Vec<usize> = ranks.iter().copied().filter(is_here).collect();
-        if here.is_empty() {
-            return Err(Stuck::Left { ranks });
-        }
-        match here.into_iter().find(|&rank| self.lookout.is_dead(rank)) {
-            Some(rank) => Err(Stuck::Dead { rank }),
-            None => Ok(()),
-        }
+        self.lookout.judge(&[], || patient.since.elapsed() >= patient.timeout)
     }
 
     /// Those of whom one may send what anybody may.
@@ -84,34 +56,18 @@ impl Post {
     /// nobody has died and no message was cut off.
     pub(super) fn give_up(&self, exchange: &Exchange<'_>, waited: Duration, stuck: Stuck) -> Error {
         // Messages are not counted among the group's calls.
-        let (group, call, number) = (self.name.clone(), exchange.to_string(), 0);
-        match stuck {
-            Stuck::Told { by, reason } => self.aborted(by, reason),
-            Stuck::Left { ranks } => Error::Left { group, ranks: numbers(ranks), call },
-            Stuck::Dead { rank } => {
-                // It may have ended the group before it went.
-                if let Some((by, reason)) = self.lookout.halted_by().filter(|it| it.0 != self.me) {
-                    return self.aborted(by, reason);
-                }
-                self.halt(&format!("rank {rank} is gone; it waited in {call} for {waited:.1?}"));
-                Error::PeerLost { group, rank: rank as u32, call, number, waited }
-            }
-            Stuck::Late => {
-                if exchange.is_under_way() {
-                    self.halt(&format!("in {call} it gave up in the middle, after {waited:.1?}"));
-                }
-                let missing =
-                    self.awaited(exchange).flat_map(|awaited| numbers(awaited.ranks)).collect();
-                Error::Late { group, missing, call, number, waited }
-            }
-        }
+        let waiting = Waiting { call: exchange.to_string(), number: 0, waited };
+        let missing = self.awaited(exchange).flat_map(|awaited| awaited.ranks).collect();
+        let is_cut_off = matches!(stuck, Stuck::Late) && exchange.is_under_way();
+        let stakes = if is_cut_off { Stakes::Group } else { Stakes::Wait };
+        self.lookout.give_up(stuck, waiting, missing, stakes)
     }
 
     /// What the caller is told of a message that did not fit.
     pub(super) fn refusal(&self, arrival: &Arrival<'_>, sent: Envelope) -> Error {
         let message = &arrival.message;
         Error::MessageDiffers {
-            group: self.name.clone(),
+            group: self.lookout.group().to_owned(),
             from: arrival.source().expect("it came from somebody") as u32,
             tag: message.tag.get(),
             sent: match Dtype::from_code(sent.kind) {
@@ -126,22 +82,14 @@ impl Post {
     pub(super) fn ring_failed(&self, rank: usize, error: RingError) -> Error {
         match error {
             RingError::Memory(error) => Error::Memory(error),
+            RingError::Damaged(what) => {
+                self.lookout.decide(Cause::Damaged { rank: rank as u32, what })
+            }
             other => {
                 let reason = format!("it cannot exchange messages with rank {rank}: {other}");
-                self.halt(&reason);
-                self.aborted(self.me, reason)
+                self.lookout.decide(Cause::Unable { reason })
             }
         }
-    }
-
-    pub(super) fn aborted(&self, by: usize, reason: String) -> Error {
-        Error::Aborted { group: self.name.clone(), by: by as u32, reason }
-    }
-
-    /// Ends the group.
-    pub(super) fn halt(&self, reason: &str) {
-        self.lookout.halt(reason);
-        self.ring_all();
     }
 
     /// Who has to do something.
@@ -165,10 +113,6 @@ struct Awaited {
     ranks: Vec<usize>,
     /// Whether something of this rank's own is waited for first: what they did may yet be found.
     held_up: bool,
-}
-
-fn numbers(ranks: Vec<usize>) -> Vec<u32> {
-    ranks.into_iter().map(|rank| rank as u32).collect()
 }
 
 fn in_bytes(dtype: Dtype, bytes: usize) -> String {

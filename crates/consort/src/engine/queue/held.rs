@@ -36,8 +36,8 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Some(mut lane) = self.lane.take() {
-            lane.abort("an asynchronous call has panicked");
+        if let Some(lane) = self.lane.take() {
+            self.queue.abort("an asynchronous call has panicked");
             self.queue.take_back(lane, &mut || {});
         }
     }

@@ -5,7 +5,7 @@ use std::process;
 use std::thread;
 use std::time::Duration;
 
-use consort::Error;
+use consort::{Error, ErrorKind, ReduceOp};
 use consort_testkit::{Outcome, Ranks, ranks};
 
 use crate::meet::meet;
@@ -26,10 +26,8 @@ fn what_a_rank_gave_last_is_read_after_it_has_gone() {
         // The next call needs the one that is gone.
         if ctx.rank() > 0 {
             let error = group.barrier().unwrap_err();
-            assert!(
-                matches!(error, Error::PeerLost { rank: 0, .. } | Error::Aborted { .. }),
-                "{error}"
-            );
+            let Error::Left { ranks, number: 4, .. } = &error else { panic!("{error}") };
+            assert_eq!(ranks, &[0]);
         }
     });
     // A process that nobody has waited for is still listed, as ended.
@@ -39,6 +37,27 @@ fn what_a_rank_gave_last_is_read_after_it_has_gone() {
     }
     job.tell("rank 0 has gone", &"yes");
     assert_eq!(job.wait(), vec![Outcome::Done(()); 3]);
+}
+
+#[test]
+fn a_rank_that_leaves_early_is_named_by_all_others_while_it_lives() {
+    ranks(3, |ctx| {
+        let world = meet(ctx);
+        let group = world.split(Some(0), 0).unwrap().unwrap();
+        group.barrier().unwrap();
+        if ctx.rank() == 1 {
+            drop(group);
+            return world.barrier().unwrap();
+        }
+        let error = group.all_reduce(&mut [1_u8; 3], ReduceOp::Sum).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PeerGone);
+        let Error::Left { ranks, by: 0 | 2, call, number: 2, .. } = &error else {
+            panic!("{error}")
+        };
+        assert_eq!((&ranks[..], &call[..]), (&[1][..], "all_reduce(sum) of 3 u8"));
+        assert_eq!(group.error().unwrap().to_string(), error.to_string());
+        world.barrier().unwrap();
+    });
 }
 
 #[test]

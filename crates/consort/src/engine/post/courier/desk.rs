@@ -152,7 +152,7 @@ pub(super) fn undisturbed<R>(
     let done = catch_unwind(AssertUnwindSafe(|| act(delivery.message())));
     done.unwrap_or_else(|_| {
         tracing::error!("an asynchronous message has panicked");
-        post.halt("an asynchronous message has panicked");
+        post.lookout.abort("an asynchronous message has panicked");
         Err(Error::Abandoned { operation: delivery.operation() })
     })
 }

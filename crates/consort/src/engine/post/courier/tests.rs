@@ -140,7 +140,7 @@ proptest! {
             let settled = settle(*at, *tag, receives, &sent);
             prop_assert!(settled.is_ok(), "{}", settled.unwrap_err());
         }
-        members.iter().for_each(|member| member.post.halt("enough"));
+        members.iter().for_each(|member| member.post.lookout.abort("enough"));
     }
 }
 

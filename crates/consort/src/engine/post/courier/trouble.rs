@@ -6,9 +6,9 @@ use std::convert::Infallible;
 use super::awaited::Sender;
 use super::desk::{Arriving, Departing, Desk, Went, undisturbed};
 use crate::delivery::{Delivery, Message};
+use crate::engine::lookout::Stuck;
 use crate::engine::post::Post;
 use crate::engine::post::exchange::{Arrival, Departure, Exchange, Stage};
-use crate::engine::post::trouble::Stuck;
 
 /// Those whom messages go to or come from.
 #[derive(Clone, Copy, Debug)]
@@ -20,13 +20,13 @@ enum Party {
 impl Desk {
     /// Gives up what there is no use in waiting for.
     pub(super) fn look_round(&mut self, post: &Post) {
-        let halted = post.lookout.halted_by().map(|(by, reason)| Stuck::Told { by, reason });
-        let judge = |party| match &halted {
-            Some(told) => (party, told.clone()),
-            None => (party, post.check_ranks(ranks(post, party)).err().unwrap_or(Stuck::Late)),
+        let judge = |party| {
+            let judged = post.lookout.judge(&ranks(post, party), || false);
+            // Each message has its own deadline, which is looked at below.
+            (party, judged.err().unwrap_or(Stuck::Late))
         };
         let judged: Vec<(Party, Stuck)> = self.parties().into_iter().map(judge).collect();
-        if halted.is_none() {
+        if !judged.iter().any(|(_, stuck)| matches!(stuck, Stuck::Ended)) {
             // It may have come with somebody's last breath, or in the last moment.
             self.go_on(post);
         }
@@ -48,7 +48,7 @@ impl Desk {
         match stuck {
             Stuck::Dead { rank } => may_be_found(rank),
             Stuck::Left { ranks } => ranks.iter().any(may_be_found),
-            Stuck::Told { .. } | Stuck::Late => false,
+            Stuck::Ended | Stuck::Damaged { .. } | Stuck::Late => false,
         }
     }
 
