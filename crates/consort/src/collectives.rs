@@ -3,7 +3,7 @@
 use consort_sys::dtype::{Dtype, Element, ReduceOp};
 use consort_sys::view::{Source, Target};
 
-use crate::call::{Call, Inputs, Outputs};
+use crate::call::{Call, Inputs, Operation, Outputs};
 use crate::error::Result;
 use crate::group::{Group, Rank};
 
@@ -529,7 +529,8 @@ fn parts(
 ) -> Result<impl Iterator<Item = std::ops::Range<usize>>> {
     let total = counts.iter().try_fold(0_usize, |sum, &count| sum.checked_add(count));
     if total != Some(len) {
-        let message = format!("the counts of the {what} do not add up to its {len} elements");
+        let counts = format!("{what}_counts do not add up to the {len} elements of {what}");
+        let message = format!("{}: {counts}", Operation::AllToAll);
         return Err(crate::Error::Argument(message));
     }
     Ok(counts.iter().scan(0, |start, &count| {

@@ -23,7 +23,8 @@ pub(crate) use self::outcome::Outcome;
 /// a plain [`Future`], for any executor. Works can be waited for in any order.
 ///
 /// Dropping it does not end the call, for no rank can leave a call that others are in. The call
-/// goes on, and its buffers live until it is done.
+/// goes on, and its buffers live until it is done; but only while the process lives. A `main` that
+/// returns earlier takes the call with it, and the other ranks get an error: wait for what they need.
 ///
 /// ```
 /// use consort::ReduceOp;
@@ -220,7 +221,7 @@ pub type Begun<T, B = T> = Result<Work<T, B>, Failed<B>>;
 /// ```
 /// let group = consort::Builder::new().rank(0).world(1).init()?;
 /// let failed = group.broadcast_async(vec![1.0_f32; 8], 7).unwrap_err();
-/// assert_eq!(failed.to_string(), "there is no rank 7 in a group of 1");
+/// assert_eq!(failed.to_string(), "broadcast: there is no rank 7 in a group of 1");
 /// // The numbers are not lost.
 /// let numbers = failed.buffer;
 /// assert_eq!(numbers.len(), 8);

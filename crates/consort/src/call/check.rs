@@ -1,10 +1,19 @@
 //! What can be wrong with a call before anything moves.
+//!
+//! What is said of it is meant for those who call the methods of `Group`: it counts elements, and
+//! uses their parameters' names.
+
+mod overlap;
+mod parts;
+
+use std::fmt::Display;
 
 use consort_sys::dtype::Dtype;
 use consort_sys::reduce::Kernel;
 use consort_sys::view::{Source, Target};
 
-use super::{Call, Inputs, Outputs};
+use self::parts::Parts;
+use super::Call;
 use crate::error::{Error, Result};
 use crate::group::Rank;
 
@@ -15,65 +24,72 @@ impl Call<'_> {
     /// What is wrong with it.
     #[inline]
     pub(crate) fn check(&self, me: Rank, world: usize) -> Result<()> {
-        let check = Check { me: me.index(), world };
+        self.find_fault(me.index(), world).map_err(|error| match error {
+            Error::Argument(what) => Error::Argument(format!("{}: {what}", self.operation())),
+            other => other,
+        })
+    }
+
+    #[inline]
+    fn find_fault(&self, me: usize, world: usize) -> Result<()> {
+        let check = |dtype| Check { dtype, me, world };
         match *self {
             Call::Barrier => Ok(()),
             Call::AllReduce { dtype, op, input, output } => {
                 Kernel::new(dtype, op, world)?;
-                check.whole(dtype, input.len())?;
-                check.truths(dtype, output)?;
-                check.in_place("output", output, "input", input)
+                check(dtype).reduced(input, output)
             }
             Call::Broadcast { dtype, root, buffer } => {
-                check.root(root)?;
-                check.whole(dtype, buffer.len())
+                check(dtype).root(root)?;
+                check(dtype).whole("buffer", buffer.len())
             }
             Call::Reduce { dtype, op, root, input, output } => {
                 Kernel::new(dtype, op, world)?;
-                check.only_on_root(root, "output", output.is_some())?;
-                check.whole(dtype, input.len())?;
-                let Some(output) = output else { return Ok(()) };
-                check.truths(dtype, output)?;
-                check.in_place("output", output, "input", input)
+                check(dtype).only_on_root(root, "output", output.is_some())?;
+                match output {
+                    Some(output) => check(dtype).reduced(input, output),
+                    None => check(dtype).whole("input", input.len()),
+                }
             }
             Call::AllGather { dtype, input, outputs } => {
-                check.whole(dtype, input.len())?;
-                check.outputs(dtype, outputs, Some(input))
+                check(dtype).apportioned(("input", input), outputs.into())
             }
             Call::Gather { dtype, root, uneven, input, outputs } => {
-                check.only_on_root(root, "outputs", outputs.is_some())?;
-                check.whole(dtype, input.len())?;
-                let Some(outputs) = outputs else { return Ok(()) };
-                check.outputs(dtype, outputs, Some(input))?;
-                check.even(uneven, |rank| outputs.part(rank, world).len())
+                let name = if uneven { "outputs" } else { "output" };
+                check(dtype).only_on_root(root, name, outputs.is_some())?;
+                match outputs.map(Parts::from) {
+                    Some(outputs) => {
+                        check(dtype).even(uneven, outputs)?;
+                        check(dtype).apportioned(("input", input), outputs)
+                    }
+                    None => check(dtype).whole("input", input.len()),
+                }
             }
             Call::Scatter { dtype, root, uneven, inputs, output } => {
-                check.only_on_root(root, "inputs", inputs.is_some())?;
-                check.whole(dtype, output.len())?;
-                let Some(inputs) = inputs else { return Ok(()) };
-                check.inputs(dtype, inputs, output)?;
-                check.even(uneven, |rank| inputs.part(rank, world).len())
+                let name = if uneven { "inputs" } else { "input" };
+                check(dtype).only_on_root(root, name, inputs.is_some())?;
+                match inputs.map(Parts::from) {
+                    Some(inputs) => {
+                        check(dtype).even(uneven, inputs)?;
+                        check(dtype).apportioned(("output", output.into()), inputs)
+                    }
+                    None => check(dtype).whole("output", output.len()),
+                }
             }
             Call::ReduceScatter { dtype, op, inputs, output } => {
                 Kernel::new(dtype, op, world)?;
-                check.truths(dtype, output)?;
-                check.inputs(dtype, inputs, output)
+                check(dtype).truths(output)?;
+                check(dtype).apportioned(("output", output.into()), inputs.into())
             }
             Call::AllToAll { dtype, uneven, inputs, outputs } => {
-                check.outputs(dtype, outputs, None)?;
-                check.parts_of_inputs(dtype, inputs)?;
-                check.even(uneven, |rank| inputs.part(rank, world).len())?;
-                check.even(uneven, |rank| outputs.part(rank, world).len())?;
-                check.apart_or_the_same(inputs, outputs)?;
-                let (mine, to_me) =
-                    (inputs.part(me.index(), world), outputs.part(me.index(), world));
-                check.equal("this rank's part for itself", mine.len(), to_me.len())
+                check(dtype).exchanged(uneven, inputs.into(), outputs.into())
             }
         }
     }
 }
 
 struct Check {
+    dtype: Dtype,
     me: usize,
     world: usize,
 }
@@ -95,160 +111,141 @@ impl Check {
         }
     }
 
-    fn whole(&self, dtype: Dtype, bytes: usize) -> Result<()> {
-        if bytes.is_multiple_of(dtype.size()) {
-            return Ok(());
-        }
-        refuse(format!("{bytes} bytes are not a whole number of {dtype}"))
+    /// An input of each rank, and one output.
+    fn reduced(&self, input: Source<'_>, output: Target<'_>) -> Result<()> {
+        self.whole("input", input.len())?;
+        self.truths(output)?;
+        self.equal(("output", output.len()), ("input", input.len()))?;
+        overlap::all_or_nothing("output", output.into(), "input", input)
     }
 
-    /// Nothing but truths is computed into a slice of `bool`.
-    fn truths(&self, dtype: Dtype, output: Target<'_>) -> Result<()> {
-        if dtype == Dtype::Bool || !output.holds_truths() {
-            return Ok(());
+    /// What a rank has for itself, and a part for each rank, of which one is as large.
+    fn apportioned(&self, own: (&str, Source<'_>), parts: Parts<'_>) -> Result<()> {
+        let (name, own) = own;
+        let Some(all) = parts.in_one() else {
+            self.listed(parts)?;
+            self.whole(name, own.len())?;
+            self.equal(
+                (parts.name_of(self.me), parts.part(self.me, self.world).len()),
+                (name, own.len()),
+            )?;
+            return overlap::with_one_part(self.me, self.world, parts, name, own);
+        };
+        if overlap::are_same(parts.part(self.me, self.world), own) {
+            return self.divides("buffer", all.len());
         }
-        refuse(format!("the result, which is {dtype}, cannot go to a slice of bool"))
-    }
-
-    fn equal(&self, what: &str, one: usize, other: usize) -> Result<()> {
-        if one == other {
-            return Ok(());
-        }
-        refuse(format!("{what} has {one} bytes on one side and {other} on the other"))
-    }
-
-    /// An output as large as its input, and either the same memory or none of it.
-    fn in_place(&self, name: &str, to: Target<'_>, other: &str, from: Source<'_>) -> Result<()> {
-        if to.len() != from.len() {
-            let (to, from) = (to.len(), from.len());
+        self.whole(name, own.len())?;
+        self.whole(parts.name(), all.len())?;
+        if own.len().checked_mul(self.world) != Some(all.len()) {
+            let (has, each) = (self.amount(all.len()), own.len() / self.dtype.size());
+            let (world, needed) = (self.world, each.saturating_mul(self.world));
+            let all = parts.name();
             return refuse(format!(
-                "{name} has {to} bytes, {other} has {from}: they must be equal"
+                "{all} has {has}, but {world} ranks with {each} each, as in {name}, need {needed}"
             ));
         }
-        if overlaps(to, from) && to.as_mut_ptr().cast_const() != from.as_ptr() {
-            return refuse(format!(
-                "{name} overlaps a part of {other}: give the same memory or another"
-            ));
-        }
-        Ok(())
+        overlap::with_one_part(self.me, self.world, parts, name, own)
     }
 
-    fn outputs(&self, dtype: Dtype, outputs: Outputs<'_>, input: Option<Source<'_>>) -> Result<()> {
-        match outputs {
-            Outputs::Equal(all) => self.divides(dtype, "outputs", all.len())?,
-            Outputs::List(parts) => {
-                self.one_for_each("outputs", parts.len())?;
-                for part in parts {
-                    self.whole(dtype, part.len())?;
-                }
-                self.disjoint(parts)?;
+    /// A part from each rank to each.
+    fn exchanged(&self, uneven: bool, inputs: Parts<'_>, outputs: Parts<'_>) -> Result<()> {
+        if let (Some(input), Some(output)) = (inputs.in_one(), outputs.in_one()) {
+            if overlap::are_same(input, output) {
+                return self.divides("buffer", input.len());
             }
+            self.divides(inputs.name(), input.len())?;
+            self.divides(outputs.name(), output.len())?;
+            self.equal((outputs.name(), output.len()), (inputs.name(), input.len()))?;
         }
-        let Some(input) = input else { return Ok(()) };
-        let mine = outputs.part(self.me, self.world);
-        self.in_place("this rank's part of the outputs", mine, "input", input)?;
-        for rank in (0..self.world).filter(|&rank| rank != self.me) {
-            if overlaps(outputs.part(rank, self.world), input) {
-                return refuse(format!("the output for rank {rank} overlaps the input"));
+        for parts in [inputs, outputs] {
+            match parts.in_one() {
+                Some(all) => self.divides(parts.name(), all.len())?,
+                None => self.listed(parts)?,
             }
+            self.even(uneven, parts)?;
         }
-        Ok(())
+        let own = |parts: Parts<'_>| parts.part(self.me, self.world).len();
+        self.equal(
+            (outputs.name_of(self.me), own(outputs)),
+            (inputs.name_of(self.me), own(inputs)),
+        )?;
+        overlap::part_by_part(self.world, inputs, outputs)
     }
 
-    fn inputs(&self, dtype: Dtype, inputs: Inputs<'_>, output: Target<'_>) -> Result<()> {
-        self.parts_of_inputs(dtype, inputs)?;
-        let mine = inputs.part(self.me, self.world);
-        self.in_place("output", output, "this rank's part of the inputs", mine)?;
-        for rank in (0..self.world).filter(|&rank| rank != self.me) {
-            if overlaps(output, inputs.part(rank, self.world)) {
-                return refuse(format!("output overlaps the input for rank {rank}"));
-            }
+    /// One for each rank, all of them whole, and none written twice.
+    fn listed(&self, parts: Parts<'_>) -> Result<()> {
+        let (count, name, world) = (parts.count(self.world), parts.name(), self.world);
+        if count != world {
+            return refuse(format!("there are {count} {name} for {world} ranks"));
         }
-        Ok(())
+        for rank in 0..world {
+            self.whole(parts.name_of(rank), parts.part(rank, world).len())?;
+        }
+        if let Parts::Outputs(parts) = parts { overlap::none_of(parts) } else { Ok(()) }
     }
 
-    fn parts_of_inputs(&self, dtype: Dtype, inputs: Inputs<'_>) -> Result<()> {
-        match inputs {
-            Inputs::Equal(all) => self.divides(dtype, "inputs", all.len()),
-            Inputs::List(parts) => {
-                self.one_for_each("inputs", parts.len())?;
-                parts.iter().try_for_each(|part| self.whole(dtype, part.len()))
-            }
-        }
-    }
-
-    /// In place, part by part, or nowhere near.
-    fn apart_or_the_same(&self, inputs: Inputs<'_>, outputs: Outputs<'_>) -> Result<()> {
-        for from in 0..self.world {
-            for to in 0..self.world {
-                let (input, output) = (inputs.part(from, self.world), outputs.part(to, self.world));
-                let same = from == to
-                    && input.len() == output.len()
-                    && output.as_mut_ptr().cast_const() == input.as_ptr();
-                if !same && overlaps(output, input) {
-                    let message = "overlap: in place, each rank's part has to be the same memory";
-                    return refuse(format!(
-                        "the output from rank {to} and the input for rank {from} {message}"
-                    ));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn divides(&self, dtype: Dtype, what: &str, bytes: usize) -> Result<()> {
-        self.whole(dtype, bytes)?;
-        let elements = bytes / dtype.size();
-        if elements.is_multiple_of(self.world) {
-            return Ok(());
-        }
-        refuse(format!(
-            "{what} has {elements} elements, which {} ranks cannot share equally",
-            self.world
-        ))
-    }
-
-    fn one_for_each(&self, what: &str, count: usize) -> Result<()> {
-        if count == self.world {
-            return Ok(());
-        }
-        refuse(format!("{what} has {count} parts for {} ranks", self.world))
-    }
-
-    fn even(&self, uneven: bool, size: impl Fn(usize) -> usize) -> Result<()> {
-        match (1..self.world).find(|&rank| !uneven && size(rank) != size(0)) {
+    fn even(&self, uneven: bool, parts: Parts<'_>) -> Result<()> {
+        let count = parts.count(self.world);
+        let size = |rank| parts.part(rank, self.world).len();
+        match (1..count).find(|&rank| !uneven && size(rank) != size(0)) {
             None => Ok(()),
             Some(rank) => {
-                let (bytes, first) = (size(rank), size(0));
+                let (name, first) = (parts.name_of(rank), parts.name_of(0));
+                let (amount, other) = (self.amount(size(rank)), self.amount(size(0)));
                 refuse(format!(
-                    "rank {rank}'s part has {bytes} bytes, rank 0's {first}: parts that differ in \
-                     size need the uneven form"
+                    "{name} has {amount}, {first} has {other}: parts that differ in size need the \
+                     uneven form"
                 ))
             }
         }
     }
 
-    fn disjoint(&self, parts: &[Target<'_>]) -> Result<()> {
-        let mut order: Vec<usize> = (0..parts.len()).filter(|&i| !parts[i].is_empty()).collect();
-        order.sort_unstable_by_key(|&i| parts[i].as_mut_ptr());
-        for pair in order.windows(2) {
-            if overlaps(parts[pair[0]], parts[pair[1]].into()) {
-                let (a, b) = (pair[0].min(pair[1]), pair[0].max(pair[1]));
-                return refuse(format!("the outputs for ranks {a} and {b} overlap"));
-            }
+    fn whole(&self, name: impl Display, bytes: usize) -> Result<()> {
+        if bytes.is_multiple_of(self.dtype.size()) {
+            return Ok(());
         }
-        Ok(())
+        refuse(format!("{name} has {bytes} bytes, which are not a whole number of {}", self.dtype))
+    }
+
+    fn divides(&self, name: &str, bytes: usize) -> Result<()> {
+        self.whole(name, bytes)?;
+        if (bytes / self.dtype.size()).is_multiple_of(self.world) {
+            return Ok(());
+        }
+        let (amount, world) = (self.amount(bytes), self.world);
+        refuse(format!("{name} has {amount}, which {world} ranks cannot share equally"))
+    }
+
+    fn equal(&self, one: (impl Display, usize), other: (impl Display, usize)) -> Result<()> {
+        if one.1 == other.1 {
+            return Ok(());
+        }
+        let (amount, other_amount) = (self.amount(one.1), self.amount(other.1));
+        let (one, other) = (one.0, other.0);
+        refuse(format!("{one} has {amount}, {other} has {other_amount}: they must be equal"))
+    }
+
+    /// Nothing but truths is computed into a slice of `bool`.
+    fn truths(&self, output: Target<'_>) -> Result<()> {
+        if self.dtype == Dtype::Bool || !output.holds_truths() {
+            return Ok(());
+        }
+        refuse(format!("the result, which is {}, cannot go to a slice of bool", self.dtype))
+    }
+
+    /// As people count it; bytes, if they are no whole number of elements.
+    fn amount(&self, bytes: usize) -> String {
+        match bytes.is_multiple_of(self.dtype.size()) {
+            true => format!("{} {}", bytes / self.dtype.size(), self.dtype),
+            false => format!("{bytes} bytes"),
+        }
     }
 }
 
-fn overlaps(to: Target<'_>, from: Source<'_>) -> bool {
-    let (to_start, from_start) = (to.as_mut_ptr().addr(), from.as_ptr().addr());
-    !to.is_empty()
-        && !from.is_empty()
-        && to_start < from_start + from.len()
-        && from_start < to_start + to.len()
-}
-
+#[cold]
 fn refuse(what: String) -> Result<()> {
     Err(Error::Argument(what))
 }
+
+#[cfg(test)]
+mod tests;

@@ -107,7 +107,7 @@ fn a_call_that_makes_no_sense_is_refused_at_once_and_gives_its_buffers_back() {
     let group = alone();
     let failed = group.broadcast_async(vec![1_u8, 2], 7).unwrap_err();
     assert_eq!(failed.buffer, [1, 2]);
-    assert_eq!(failed.to_string(), "there is no rank 7 in a group of 1");
+    assert_eq!(failed.to_string(), "broadcast: there is no rank 7 in a group of 1");
     let failed = group.all_gather_async(vec![1_u8], vec![0; 3]).unwrap_err();
     assert_eq!(failed.buffer, (vec![1], vec![0; 3]));
     assert!(group.all_reduce_async(vec![1.0_f32], ReduceOp::BitAnd).is_err());

@@ -41,10 +41,10 @@ fn what_only_the_root_gives_is_given_by_the_root_only() {
             refuse(group, call, &told("output"));
             let outputs = given.then_some(Outputs::Equal(twelve));
             let call = Call::Gather { dtype, root, uneven, input, outputs };
-            refuse(group, call, &told("outputs"));
+            refuse(group, call, &told("output"));
             let inputs = given.then_some(Inputs::Equal(twelve.into()));
             let call = Call::Scatter { dtype, root, uneven, inputs, output };
-            refuse(group, call, &told("inputs"));
+            refuse(group, call, &told("input"));
         });
     });
 }
@@ -58,15 +58,23 @@ fn counts_that_do_not_add_up_are_refused() {
             let error = group.all_to_all_uneven(&input, to, &mut output, from).unwrap_err();
             is_a_mistake(&error, told);
         };
-        refuse(&[1, 1, 1], &[2, 1, 1], "the counts of the input do not add up to its 4 elements");
-        refuse(&[2, 1, 1], &[2, 1, 2], "the counts of the output do not add up to its 4 elements");
+        refuse(
+            &[1, 1, 1],
+            &[2, 1, 1],
+            "all_to_all: input_counts do not add up to the 4 elements of input",
+        );
+        refuse(
+            &[2, 1, 1],
+            &[2, 1, 2],
+            "all_to_all: output_counts do not add up to the 4 elements of output",
+        );
         refuse(
             &[usize::MAX, 5, 0],
             &[2, 1, 1],
-            "the counts of the input do not add up to its 4 elements",
+            "all_to_all: input_counts do not add up to the 4 elements of input",
         );
-        refuse(&[3, 1], &[2, 1, 1], "inputs has 2 parts for 3 ranks");
-        refuse(&[2, 1, 1], &[2, 1, 1, 0], "outputs has 4 parts for 3 ranks");
+        refuse(&[3, 1], &[2, 1, 1], "all_to_all: there are 2 inputs for 3 ranks");
+        refuse(&[2, 1, 1], &[2, 1, 1, 0], "all_to_all: there are 4 outputs for 3 ranks");
         assert_eq!(output, [0; 4]);
         works(&group);
     });
@@ -126,7 +134,7 @@ fn with_a_group(group: &Group, run: impl FnOnce(&Group, Target<'_>)) {
 fn refuse(group: &Group, call: Call<'_>, told: &str) {
     match group.call(&call) {
         Ok(()) => panic!("{call:?} was carried out"),
-        Err(error) => is_a_mistake(&error, told),
+        Err(error) => is_a_mistake(&error, &format!("{}: {told}", call.operation())),
     }
 }
 

@@ -22,19 +22,19 @@ fn memory_that_overlaps_is_refused_unless_the_operation_is_in_place() {
             let output = Some(memory.slice(1..9));
             refuse(group, Call::Reduce { dtype, op, root, input, output }, told);
 
-            let told = format!("the output for rank {other} overlaps the input");
+            let told = format!("input overlaps rank {other}'s part of output");
             let (input, outputs) = (theirs.into(), Outputs::Equal(all));
             refuse(group, Call::AllGather { dtype, input, outputs }, &told);
             let outputs = Some(outputs);
             refuse(group, Call::Gather { dtype, root, uneven: false, input, outputs }, &told);
 
-            let told = format!("output overlaps the input for rank {other}");
+            let told = format!("output overlaps rank {other}'s part of input");
             let (inputs, output) = (Inputs::Equal(all.into()), theirs);
             refuse(group, Call::ReduceScatter { dtype, op, inputs, output }, &told);
             let inputs = Some(inputs);
             refuse(group, Call::Scatter { dtype, root, uneven: false, inputs, output }, &told);
 
-            let told = "the outputs for ranks 0 and 2 overlap";
+            let told = "outputs[0] and outputs[2] overlap";
             let outputs = [memory.slice(12..20), memory.slice(20..28), memory.slice(16..24)];
             let outputs = Outputs::List(&outputs);
             let input = memory.slice(28..36).into();
@@ -42,7 +42,7 @@ fn memory_that_overlaps_is_refused_unless_the_operation_is_in_place() {
 
             let (inputs, outputs) =
                 (Inputs::Equal(memory.slice(0..12).into()), Outputs::Equal(memory.slice(4..16)));
-            let told = "the output from rank 0 and the input for rank 1 overlap: in place, each \
+            let told = "rank 0's part of output overlaps rank 1's part of input: in place, each \
                         rank's part has to be the same memory";
             refuse(group, Call::AllToAll { dtype, uneven: false, inputs, outputs }, told);
         });
@@ -59,7 +59,7 @@ fn numbers_are_not_reduced_into_truths() {
         let call = Call::AllReduce { dtype: Dtype::U8, op: SUM, input: input[..].into(), output };
         is_a_mistake(
             &group.call(&call).unwrap_err(),
-            "the result, which is u8, cannot go to a slice of bool",
+            "all_reduce: the result, which is u8, cannot go to a slice of bool",
         );
         works(&group);
     });
