@@ -91,10 +91,9 @@ pub struct Recorder<'a> {
 }
 
 impl Recorder<'_> {
-    /// As [`Group::barrier`].
-    pub fn barrier(&mut self) -> Ticket<()> {
-        let Ok(ticket) = self.note(owned::barrier()) else { unreachable!("it always makes sense") };
-        ticket
+    /// As [`Group::barrier`]. It has no buffers, and so there is no ticket.
+    pub fn barrier(&mut self) {
+        let Ok(_) = self.note(owned::barrier()) else { unreachable!("it always makes sense") };
     }
 
     /// As [`Group::all_reduce`].

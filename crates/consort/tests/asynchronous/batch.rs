@@ -17,13 +17,13 @@ fn calls_that_are_noted_together_are_carried_out_together() {
                 let large = calls.all_reduce(mine(&group, LARGE), ReduceOp::Max)?;
                 let sent = calls.broadcast(vec![ctx.rank(); 3], 1)?;
                 let gathered = calls.all_gather(vec![ctx.rank()], vec![9; 2])?;
-                let together = calls.barrier();
-                Ok((small?, large, (sent, gathered), together))
+                calls.barrier();
+                Ok((small?, large, (sent, gathered)))
             });
             let work = work.unwrap();
             assert_eq!((work.operation(), work.number()), ("coalesced", first));
             assert_eq!(group.calls(), first + 6);
-            let (small, large, (sent, (_, gathered)), ()) = match helped {
+            let (small, large, (sent, (_, gathered))) = match helped {
                 true => work.wait().unwrap(),
                 false => work.wait_until(late()).expect("there is time").unwrap(),
             };
