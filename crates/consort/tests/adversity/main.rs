@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends with the first surprise")]
 
 mod failure;
+mod kills;
 mod fork;
 mod meet;
 mod meeting;
