@@ -22,6 +22,9 @@ use crate::work::{Begun, Outcome, Work};
 ///
 /// The group's [timeout](Self::timeout) counts from when the call is made.
 ///
+/// A call whose [`Work`] is dropped goes on as long as the process lives, even when the last hold on
+/// the group is dropped. It does not keep the process alive: before `main` returns, wait for it.
+///
 /// Buffers that are only borrowed can take part in a [`scope`](Self::scope):
 ///
 /// ```compile_fail,E0277

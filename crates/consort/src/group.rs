@@ -338,8 +338,10 @@ impl Group {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Argument`] or [`Error::Unsupported`] before anything moves; any other error ends
-    /// the group on all ranks.
+    /// [`Error::Argument`] or [`Error::Unsupported`] before anything moves: this rank has not made
+    /// the call, and may make another. If the others have made it, they wait for this one: a rank
+    /// that will not make it after all should [`abort`](Self::abort) the group, or they wait until
+    /// their timeout. Any other error ends the group on all ranks.
     #[inline]
     pub fn call(&self, call: &Call<'_>) -> Result<()> {
         call.check(self.rank(), self.world())?;

@@ -113,18 +113,20 @@ pub struct Incoming<'a> {
 ///
 /// **Buffering.** Each rank has 64 KiB for messages on their way to each other rank. A message of
 /// less than 32 KiB is sent at once if it fits there, whether or not somebody waits for it; it takes
-/// whole lines of 64 bytes, and one more for the envelope. A longer one is done when it was
-/// received. So two ranks that both send much before they receive wait for each other in vain:
-/// [`send_recv`](Group::send_recv) does both at once, and [`send_async`](Group::send_async) does not
-/// wait. While a rank waits for a message, it puts away what else comes from the same rank, in
-/// memory of its own: up to 256 MiB from each. What would be more stays with its sender until it is
-/// asked for, or until enough of the rest was received; whoever waits for a message behind it waits
-/// for that, too. What a rank sends to itself is put away at once, however much it is.
+/// whole lines of 64 bytes, and one more for the envelope. A longer one begins to move as soon as
+/// there is room for some of it, and is done when it was received. So two ranks that both send much
+/// before they receive wait for each other in vain: [`send_recv`](Group::send_recv) does both at
+/// once, and [`send_async`](Group::send_async) does not wait. While a rank waits for a message, it
+/// puts away what else comes from the same rank, in memory of its own: up to 256 MiB from each. What
+/// would be more stays with its sender until it is asked for, or until enough of the rest was
+/// received; whoever waits for a message behind it waits for that, too. What a rank sends to itself
+/// is put away at once, however much it is.
 ///
 /// **Ends.** A call that reaches its [timeout](Group::within) before its message has begun to move
 /// has done nothing, and the group goes on. It ends, on all ranks, when a message is cut off in the
-/// middle or when a rank that is waited for has died. Messages from a rank that has left the group
-/// can still be received.
+/// middle or when a rank that is waited for has died. A message of 32 KiB or more has begun once
+/// there was room, whether or not somebody receives it: if nobody does in time, its timeout ends the
+/// group. Messages from a rank that has left the group can still be received.
 impl Group {
     /// Sends elements to a rank.
     ///

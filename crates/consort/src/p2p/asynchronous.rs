@@ -47,8 +47,9 @@ use crate::work::{Begun, Outcome, Work};
 /// ```
 ///
 /// The group's [timeout](Self::timeout) counts from when the call is made. If the message has not
-/// begun to move by then, the call has done nothing, and the group goes on. What is on its way when
-/// the last hold on the group is dropped goes on; when the process ends, it does not.
+/// begun to move by then, the call has done nothing, and the group goes on. One of 32 KiB or more has
+/// begun once there was room for some of it, received or not: its timeout ends the group. What is on
+/// its way when the last hold on the group is dropped goes on; when the process ends, it does not.
 impl Group {
     /// As [`send`](Self::send).
     ///
