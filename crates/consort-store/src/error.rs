@@ -16,7 +16,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Why a store call failed.
 ///
 /// [`kind`](Error::kind) sorts the variants into the few cases that code acts on.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The store looked at the request and said no. Nothing was changed, and the store goes on.
@@ -147,6 +147,13 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+}
+
+impl fmt::Debug for Error {
+    /// As it is shown: `main` prints the `Debug` form of the error it returns.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl Error {
@@ -403,4 +410,15 @@ pub enum HandshakeError {
     /// The server has as many connections as it may.
     #[error("the server has no room for another connection")]
     Full,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_main_prints_of_an_error_is_what_it_says() {
+        let error = Error::from(Refusal::EmptyKey);
+        assert_eq!(format!("{error:?}"), "a key must not be empty");
+    }
 }
