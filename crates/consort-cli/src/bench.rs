@@ -8,6 +8,7 @@
 //! JSON, a row of a `table`, a `sketch` for the terminal or a `plot`.
 
 mod against;
+mod agenda;
 mod args;
 mod bytes;
 mod data;
@@ -30,20 +31,29 @@ mod timing;
 mod work;
 
 use std::fs;
+use std::path::Path;
 use std::process::ExitCode;
 
 use consort_sys::hop::cache_line_latency;
 
 use against::Contest;
+use agenda::Agenda;
 pub(crate) use args::Args;
 use measurer::Measurer;
 use ours::Ours;
 use peer::Peer;
 use report::Report;
 
-/// Exit code 1 when something could not be measured.
+/// Exit code 1 when something could not be measured, 2 when it made no sense to begin.
 pub(crate) fn main(args: &Args) -> ExitCode {
-    match measure(args) {
+    let agenda = match Agenda::of(args) {
+        Ok(agenda) => agenda,
+        Err(error) => {
+            eprintln!("consort: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    match measure(args, &agenda) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -54,23 +64,25 @@ pub(crate) fn main(args: &Args) -> ExitCode {
 }
 
 /// Whether everyone answered everything.
-fn measure(args: &Args) -> Result<bool, String> {
+fn measure(args: &Args, agenda: &Agenda) -> Result<bool, String> {
+    agenda.remarks.iter().for_each(|remark| eprintln!("consort: {remark}"));
     let mut complete = true;
     let mut note = |line: &str| {
         complete = false;
         eprintln!("consort: {line}");
     };
+    agenda.omissions.iter().for_each(|omission| note(omission));
     let setting = args.setting();
     let ours = Ours::start(&setting).map_err(|refusal| refusal.to_string())?;
     let mut measurers: Vec<Box<dyn Measurer>> = vec![Box::new(ours)];
-    for peer in start_peers(args, &mut note)? {
+    for peer in start_peers(args, &agenda.peers, &mut note) {
         measurers.push(Box::new(peer));
     }
     let mut hop = || cache_line_latency().map(|latency| latency.as_secs_f64() * 1e6);
     let mut contest = Contest::new(measurers, args.rounds(), &mut hop, &mut note);
     let mut report = Report::new(contest.names(), args.json);
-    for point in args.points() {
-        report.add(contest.measure(&point)?);
+    for point in &agenda.points {
+        report.add(contest.measure(point)?);
     }
     report.end();
     if let Some(path) = &args.plot {
@@ -82,14 +94,10 @@ fn measure(args: &Args) -> Result<bool, String> {
 }
 
 /// A peer that cannot be started is left out, and said so.
-fn start_peers(args: &Args, note: &mut dyn FnMut(&str)) -> Result<Vec<Peer>, String> {
-    if args.against.is_empty() {
-        return Ok(Vec::new());
-    }
-    let folder = args.peers.clone().map_or_else(peer::folder, Ok)?;
+fn start_peers(args: &Args, folder: &Path, note: &mut dyn FnMut(&str)) -> Vec<Peer> {
     let mut peers = Vec::new();
     for name in &args.against {
-        match Peer::start(&folder, name, &args.setting()) {
+        match Peer::start(folder, name, &args.setting()) {
             Ok(peer) => {
                 tracing::info!(version = peer.version, "{} is ready", name.as_str());
                 peers.push(peer);
@@ -97,5 +105,5 @@ fn start_peers(args: &Args, note: &mut dyn FnMut(&str)) -> Result<Vec<Peer>, Str
             Err(refusal) => note(&format!("{refusal}\n    it is left out")),
         }
     }
-    Ok(peers)
+    peers
 }

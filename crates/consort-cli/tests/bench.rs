@@ -83,7 +83,7 @@ fn every_dtype_can_be_measured() {
     let output = run(&format!("--bytes 1000 --dtype {all} --op max --seconds 0.01 --json"));
     let told = text(&output.stderr);
     // Complex numbers have no greatest.
-    assert_eq!(told.matches("no all_reduce of").count(), 2, "{told}");
+    assert_eq!(told.matches("consort: no all_reduce of c").count(), 2, "{told}");
     assert_eq!(text(&output.stdout).matches(r#""reduce":"max""#).count(), 15, "{output:?}");
 
     let output = run(&format!("--bytes 1000 --dtype {all} --seconds 0.01 --json"));
@@ -106,7 +106,7 @@ fn every_way_to_combine_can_be_measured() {
 fn what_a_dtype_does_not_have_is_said_and_the_rest_is_measured() {
     let output = run("--bytes 64 --dtype c64,f32 --op max --seconds 0.01 --json");
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("no all_reduce of 64 bytes of c64"), "{output:?}");
+    assert!(text(&output.stderr).contains("no all_reduce of c64: c64 has no max"), "{output:?}");
     assert!(text(&output.stdout).contains(r#""dtype":"f32""#), "{output:?}");
 }
 
@@ -137,16 +137,20 @@ fn peers_are_measured_in_turn_and_compared() {
 fn a_peer_that_ends_is_left_out_and_the_rest_is_measured() {
     let folder = tempfile::tempdir().unwrap();
     fake_peer(folder.path(), "brief", 7.0, 1);
-    let output = bench("--bytes 8,64,1KiB --seconds 0.01 --rounds 1 --json --against brief,absent")
-        .arg("--peers")
-        .arg(folder.path())
-        .output()
-        .unwrap();
+    let unready = folder.path().join("unready");
+    fs::write(&unready, "#!/bin/sh\necho run bench/setup >&2; exit 1\n").unwrap();
+    fs::set_permissions(&unready, fs::Permissions::from_mode(0o700)).unwrap();
+    let output =
+        bench("--bytes 8,64,1KiB --seconds 0.01 --rounds 1 --json --against brief,unready")
+            .arg("--peers")
+            .arg(folder.path())
+            .output()
+            .unwrap();
     assert_eq!(output.status.code(), Some(1));
     let (lines, errors) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(lines.matches(r#""impl":"brief""#).count(), 1, "{lines}");
     assert_eq!(lines.matches(r#""impl":"consort""#).count(), 3, "{lines}");
-    assert!(errors.contains("absent: cannot start"), "{errors}");
+    assert!(errors.contains("unready: ended with exit status: 1\n    run bench/setup"), "{errors}");
     assert!(errors.contains("brief: ended with exit status: 0"), "{errors}");
 }
 
@@ -155,6 +159,31 @@ fn wrong_usage_is_exit_code_2() {
     let output = run("allreduce");
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("choose some of all_reduce"), "{output:?}");
+}
+
+#[test]
+fn what_makes_no_sense_is_one_line_before_anything_starts() {
+    for (line, part) in [
+        ("--transport tcp", "consort: collectives over TCP are not there yet"),
+        ("--op bit_xor", "consort: no all_reduce of f32: f32 has no bit_xor"),
+        ("--plot /nonexistent/x.svg", "consort: cannot write /nonexistent/x.svg: No such file"),
+        ("--against nosuch", "consort: there is no peer \"nosuch\""),
+    ] {
+        let output = run(line);
+        let told = text(&output.stderr);
+        assert_eq!((output.status.code(), told.lines().count()), (Some(2), 1), "{line}: {told}");
+        assert!(told.starts_with(part), "{line}: {told}");
+        assert!(output.stdout.is_empty(), "{line}: {output:?}");
+    }
+}
+
+#[test]
+fn what_is_measured_otherwise_is_said() {
+    let output = run("broadcast --bytes 7 --op max --seconds 0.01");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let told = text(&output.stderr);
+    assert!(told.contains("consort: --op max is ignored"), "{told}");
+    assert!(told.contains("7 B to 4 B (broadcast f32)"), "{told}");
 }
 
 #[test]

@@ -79,9 +79,13 @@ impl<'a> Contest<'a> {
                     Ok(record) => found[at].push(record),
                     Err(Refusal::Point(why)) => {
                         declined[at] = true;
-                        let name = self.measurers[at].name();
                         let Point { op, dtype, bytes, .. } = point;
-                        (self.note)(&format!("{name}: no {op} of {bytes} bytes of {dtype}: {why}"));
+                        let what = format!("no {op} of {bytes} bytes of {dtype}: {why}");
+                        // Whatever is said without a name is said of ours.
+                        match at {
+                            0 => (self.note)(&what),
+                            _ => (self.note)(&format!("{}: {what}", self.measurers[at].name())),
+                        }
                     }
                     Err(Refusal::Gone(why)) if at == 0 => return Err(why),
                     Err(Refusal::Gone(why)) => {

@@ -35,8 +35,9 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = Transport::Auto)]
     transport: Transport,
 
-    /// Sizes, as nccl-tests counts them: of the larger one of a rank's two buffers.
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = bytes::parse,
+    /// Sizes, as nccl-tests counts them: of the larger one of a rank's two buffers. They are rounded
+    /// to a whole number of elements for each rank.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_bytes,
           default_values = ["8", "1KiB", "16KiB", "64KiB", "1MiB", "16MiB", "64MiB"])]
     bytes: Vec<usize>,
 
@@ -45,7 +46,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "f32")]
     dtype: Vec<Dtype>,
 
-    /// How to combine them: sum, avg, product, min, max, bit_and, bit_or, bit_xor, or premul_sum
+    /// How to combine them, in all_reduce, reduce and reduce_scatter: sum, avg, product, min, max, bit_and, bit_or, bit_xor, or premul_sum
     /// with a factor, as in premul_sum:0.5.
     #[arg(long, value_name = "OP", default_value = "sum")]
     op: ReduceOp,
@@ -112,18 +113,25 @@ impl Args {
     /// Every point to measure: all sizes of one operation and dtype, then the next.
     pub(crate) fn points(&self) -> Vec<Point> {
         let mut points: Vec<Point> = Vec::new();
-        for op in self.ops.iter().flat_map(|ops| &ops.0) {
-            for dtype in &self.dtype {
-                for bytes in &self.bytes {
-                    let point = self.point(*op, *dtype, *bytes);
-                    // A barrier has no sizes, and small sizes may come to the same.
-                    if !points.contains(&point) {
-                        points.push(point);
-                    }
-                }
+        for (_, point) in self.asked() {
+            // A barrier has no sizes, and small sizes may come to the same.
+            if !points.contains(&point) {
+                points.push(point);
             }
         }
         points
+    }
+
+    /// Every size that was asked for, and the point that comes of it.
+    pub(crate) fn asked(&self) -> Vec<(usize, Point)> {
+        let mut asked = Vec::new();
+        for op in self.ops.iter().flat_map(|ops| &ops.0) {
+            for dtype in &self.dtype {
+                let points = self.bytes.iter().map(|it| (*it, self.point(*op, *dtype, *it)));
+                asked.extend(points);
+            }
+        }
+        asked
     }
 
     /// What is the same for everyone who is measured.
@@ -185,6 +193,13 @@ fn parse_ops(word: &str) -> Result<Ops, String> {
     if word == "all" { Ok(Ops(all())) } else { word.parse().map(|op| Ops(vec![op])) }
 }
 
+fn parse_bytes(text: &str) -> Result<usize, String> {
+    match bytes::parse(text)? {
+        0 => Err("give 1 byte or more; barrier is the operation without any".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
 fn parse_seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if seconds > 0.0 && seconds <= 3600.0 => Ok(seconds),
@@ -205,14 +220,18 @@ Examples:
       consort bench all --json | jq -c '[.op, .bytes, .p50_us]'
 
 What the columns mean (all times in microseconds):
-  p50, min  the median and the best over blocks of calls back to back, 2 ms each after a barrier: from
-            the earliest start to the latest end over ranks, by the number of calls
-  p99       what 99 of 100 single calls stay below
+  p50, min  the median and the best over blocks of calls back to back, 2 ms
+            each, after a barrier: from the earliest start to the latest end
+            over ranks, by the number of calls
+  p99       what 99 of 100 single calls on single ranks stay below. * marks one
+            below p50: either few calls took most of the time, as when ranks
+            share cores, or some ranks return long before the others
   bus GB/s  what the slowest link carries, as nccl-tests computes it
-  ratio     the best peer's p50 by ours: above 1 we are faster. ~ marks rows during which the cores
-            moved closer together or further apart: measure those again
+  ratio     the best peer's p50 by ours: above 1 we are faster. ~ marks rows
+            during which the cores moved closer together or further apart:
+            measure those again
 
 Exit code: 0, 1 if something could not be measured or was wrong, 2 for wrong usage.";
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use consort_store::{Secret, Server};
 
-use super::args::Transport;
 use super::measurer::{Measurer, Refusal};
 use super::peer::patience;
 use super::point::Point;
@@ -28,9 +27,6 @@ impl Ours {
     /// Starts the ranks and waits until they have met. To be called from a thread that lives as
     /// long as they do.
     pub(crate) fn start(setting: &Setting) -> Result<Self, Refusal> {
-        if setting.transport == Transport::Tcp {
-            return Err(cannot("collectives over TCP are not there yet"));
-        }
         let secret = Secret::generate().map_err(cannot)?;
         let anywhere = "127.0.0.1:0".parse().expect("it is an address");
         let meeting = Server::start(anywhere, &secret).map_err(cannot)?;
@@ -75,13 +71,13 @@ fn start(seat: &Seat, setting: &Setting) -> Result<Process, Refusal> {
     let mut command = Command::new("/proc/self/exe");
     command.arg("__bench_rank");
     setting.surround(&mut command);
-    let mut process = Process::start(&format!("{NAME}, rank {}", seat.rank), command)?;
+    let mut process = Process::start(&format!("rank {}", seat.rank), command)?;
     process.tell(&serde_json::to_string(seat).map_err(cannot)?)?;
     Ok(process)
 }
 
 fn cannot(error: impl std::fmt::Display) -> Refusal {
-    Refusal::Gone(format!("{NAME}: {error}"))
+    Refusal::Gone(error.to_string())
 }
 
 const NAME: &str = "consort";

@@ -6,7 +6,7 @@ use super::against::Comparison;
 use super::op::Op;
 use super::plot::{self, Chart};
 use super::sketch;
-use super::table::Table;
+use super::table::{self, Table};
 use crate::colour;
 
 /// Everything that was measured so far.
@@ -78,7 +78,7 @@ fn is_same_table(one: &Comparison, other: &Comparison) -> bool {
 fn title(comparison: &Comparison) -> String {
     let point = &comparison.point;
     let ranks = comparison.records.iter().flatten().map(|record| record.ranks).next();
-    let ranks = ranks.map_or_else(String::new, |ranks| format!(", {ranks} ranks"));
+    let ranks = ranks.map_or_else(String::new, |ranks| format!(", {}", table::ranks(ranks)));
     if point.op == Op::Barrier {
         point.op.to_string()
     } else {

@@ -82,7 +82,7 @@ fn heading(comparison: &Comparison) -> String {
     if point.op.reduces() {
         words[0] += &format!(" {}", point.reduce);
     }
-    words.push(format!("{} ranks", record.ranks));
+    words.push(ranks(record.ranks));
     words.push(record.transport.clone());
     let any = |has: fn(&Record) -> bool| comparison.records.iter().flatten().any(has);
     let unusual = [
@@ -99,9 +99,11 @@ fn our_figures(record: Option<&Record>) -> String {
         return format!("{:>10}", "–").repeat(4);
     };
     let times = [record.p50_us, record.p99_us, record.min_us].map(micros);
+    let mark = if record.p99_us < record.p50_us { "*" } else { "" };
+    let p99 = format!("{}{mark}", times[1]);
     let bandwidth =
         if record.bytes == 0 { "–".to_owned() } else { gigabytes(record.bus_bandwidth) };
-    format!("{:>10}{:>10}{:>10}{bandwidth:>10}", times[0], times[1], times[2])
+    format!("{:>10}{p99:>10}{:>10}{bandwidth:>10}", times[0], times[2])
 }
 
 fn median_of(record: Option<&Record>) -> String {
@@ -110,6 +112,11 @@ fn median_of(record: Option<&Record>) -> String {
 
 fn width(name: &str) -> usize {
     name.len().max(7)
+}
+
+/// How many there are.
+pub(crate) fn ranks(count: usize) -> String {
+    if count == 1 { "1 rank".to_owned() } else { format!("{count} ranks") }
 }
 
 /// Three digits or so, and all of those before the point.
@@ -197,6 +204,20 @@ mod tests {
         let words = "all_reduce f32 premul_sum:0.5, 2 ranks, shm, in place, symmetric, huge pages";
         let shown = shown(&[comparison], &["gloo"], false);
         assert!(shown.starts_with(&format!("\n{words}; µs\n")), "{shown}");
+    }
+
+    #[test]
+    fn a_p99_below_p50_is_marked() {
+        let mut odd = comparison(Op::Broadcast, 1024, &[0.5]);
+        for record in odd.records.iter_mut().flatten() {
+            (record.p99_us, record.ranks) = (0.2, 1);
+        }
+        insta::assert_snapshot!(shown(&[odd], &[], false), @r"
+
+        broadcast f32, 1 rank, shm; µs
+            bytes       p50       p99       min  bus GB/s
+            1 KiB      0.50     0.20*      0.45      2.05
+        ");
     }
 
     #[test]

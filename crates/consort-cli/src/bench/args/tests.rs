@@ -8,7 +8,7 @@ struct Line {
     args: Args,
 }
 
-fn args(line: &str) -> Result<Args, String> {
+pub(crate) fn args(line: &str) -> Result<Args, String> {
     let words = std::iter::once("bench").chain(line.split_ascii_whitespace());
     Line::try_parse_from(words).map(|line| line.args).map_err(|error| error.to_string())
 }
@@ -73,6 +73,7 @@ fn wrong_arguments_are_answered_with_the_right_ones() {
         ("allreduce", "choose some of all_reduce, broadcast"),
         ("-n 0", "1..=1024"),
         ("--bytes 1KB", "KiB, MiB or GiB"),
+        ("--bytes 0", "1 byte or more"),
         ("--dtype float", "choose one of f32"),
         ("--op total", "choose one of sum"),
         ("--seconds 0", "above 0"),
