@@ -18,13 +18,15 @@ use std::process::ExitCode;
 use consort_store::Place;
 
 use crate::run::meeting_place;
+pub(crate) use facts::reach;
+
 use facts::Facts;
 use finding::{Finding, Verdict};
 use report::Style;
 
 /// Look at this machine: what a job would find here, what is missing and how to get it.
 ///
-/// Each line is good, warning or bad, with what to do about it. With --rdzv it also tests that the
+/// Each line is good, note, warning or bad, with what to do about it. With --rdzv it also tests that the
 /// meeting place can be reached, and measures it.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -61,7 +63,7 @@ pub(crate) fn main(args: &Args) -> ExitCode {
     }
     match finding::worst(&findings) {
         Verdict::Bad => ExitCode::FAILURE,
-        Verdict::Good | Verdict::Warning => ExitCode::SUCCESS,
+        Verdict::Good | Verdict::Note | Verdict::Warning => ExitCode::SUCCESS,
     }
 }
 
@@ -92,6 +94,7 @@ Examples:
 
 What the verdicts mean:
   good     nothing to do
+  note     nothing is wrong; something to know, or to have if you need it
   warning  jobs run, but slower or with less than they could have
   bad      jobs fail, or cannot do what was asked for
 

@@ -8,6 +8,7 @@
 mod bench;
 mod colour;
 mod doctor;
+mod files;
 mod run;
 mod secret;
 
@@ -24,12 +25,13 @@ fn main() -> ExitCode {
         Command::Secret(args) => secret::main(&args),
         Command::Bench(args) => logged(|| bench::main(&args)),
         Command::BenchRank => bench::rank::main(),
+        Command::Reach(args) => doctor::reach::main(args),
         Command::Rank(args) => run::shim::main(args),
         Command::Guard => run::guard::main(),
     }
 }
 
-/// Collective communication and data-parallel training.
+/// Collective communication between processes: start them, measure them, look at the machine.
 #[derive(Debug, Parser)]
 #[command(name = "consort", version, propagate_version = true)]
 struct Cli {
@@ -48,6 +50,10 @@ enum Command {
     /// What `bench` starts for each rank.
     #[command(name = "__bench_rank", hide = true)]
     BenchRank,
+
+    /// What `doctor` starts to look back at it.
+    #[command(name = "__reach", hide = true)]
+    Reach(doctor::reach::Args),
 
     /// What `run` starts for each rank; it becomes the rank's program.
     #[command(name = "__rank", hide = true)]

@@ -7,6 +7,7 @@ mod limits;
 mod memory;
 mod network;
 mod python;
+mod reach;
 mod system;
 mod variables;
 
@@ -22,6 +23,7 @@ pub(crate) fn all(facts: &Facts) -> Vec<Finding> {
     findings.push(memory::usable(&facts.memory));
     findings.push(memory::shared(&facts.memory));
     findings.push(memory::huge_pages(&facts.memory));
+    findings.push(reach::sharing(facts.sharing));
     findings.push(limits::open_files(&facts.limits, ranks));
     findings.push(limits::processes(&facts.limits, ranks));
     findings.push(limits::locked_memory(&facts.limits, facts.system.infiniband));

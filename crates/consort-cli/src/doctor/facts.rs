@@ -3,6 +3,7 @@
 pub(crate) mod files;
 mod network;
 mod python;
+pub(crate) mod reach;
 mod system;
 
 use std::net::SocketAddr;
@@ -16,6 +17,7 @@ use consort_sys::topo::Topology;
 pub(crate) use files::Files;
 pub(crate) use network::{Loopback, Network};
 pub(crate) use python::Python;
+pub(crate) use reach::Sharing;
 pub(crate) use system::System;
 
 /// Everything that the checks look at.
@@ -24,6 +26,7 @@ pub(crate) struct Facts {
     pub(crate) system: System,
     pub(crate) topology: Topology,
     pub(crate) memory: Memory,
+    pub(crate) sharing: Sharing,
     pub(crate) limits: ResourceLimits,
     pub(crate) network: Network,
     pub(crate) clock: Clock,
@@ -45,6 +48,7 @@ impl Facts {
             system: System::gather(),
             topology: Topology::here(),
             memory: Memory::here(),
+            sharing: Sharing::gather(),
             limits: ResourceLimits::here(),
             network: Network::gather(),
             clock: Clock::here(),

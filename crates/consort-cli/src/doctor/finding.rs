@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::words;
+
 /// One line of the report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
@@ -35,6 +37,7 @@ pub(crate) enum Area {
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Verdict {
     Good,
+    Note,
     Warning,
     Bad,
 }
@@ -42,6 +45,11 @@ pub(crate) enum Verdict {
 impl Finding {
     pub(crate) fn good(area: Area, what: impl Into<String>) -> Self {
         Self { area, verdict: Verdict::Good, what: what.into(), todo: None }
+    }
+
+    /// Nothing is wrong, but there is something to know.
+    pub(crate) fn note(area: Area, what: impl Into<String>, todo: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Note, ..Self::good(area, what) }.hint(todo)
     }
 
     pub(crate) fn warning(area: Area, what: impl Into<String>, todo: impl Into<String>) -> Self {
@@ -52,8 +60,7 @@ impl Finding {
         Self { verdict: Verdict::Bad, ..Self::good(area, what) }.hint(todo)
     }
 
-    /// Adds something to know or do.
-    pub(crate) fn hint(mut self, todo: impl Into<String>) -> Self {
+    fn hint(mut self, todo: impl Into<String>) -> Self {
         self.todo = Some(todo.into());
         self
     }
@@ -81,6 +88,7 @@ impl Verdict {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Good => "good",
+            Self::Note => "note",
             Self::Warning => "warning",
             Self::Bad => "bad",
         }
@@ -95,15 +103,18 @@ pub(crate) fn worst(findings: &[Finding]) -> Verdict {
 /// The last line of a report.
 pub(crate) fn summary(findings: &[Finding]) -> Finding {
     let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
-    let (good, warnings, bad) =
-        (count(Verdict::Good), count(Verdict::Warning), count(Verdict::Bad));
+    let (good, notes) = (count(Verdict::Good), count(Verdict::Note));
+    let (warnings, bad) = (count(Verdict::Warning), count(Verdict::Bad));
+    let notes = match notes {
+        0 => String::new(),
+        some => format!("{}, ", words::count(some, "note")),
+    };
     let warnings = match warnings {
         0 => "no warnings".to_owned(),
-        1 => "1 warning".to_owned(),
-        many => format!("{many} warnings"),
+        some => words::count(some, "warning"),
     };
     let bad = if bad == 0 { "nothing bad".to_owned() } else { format!("{bad} bad") };
-    let what = format!("{good} good, {warnings}, {bad}");
+    let what = format!("{good} good, {notes}{warnings}, {bad}");
     Finding { area: Area::Summary, verdict: worst(findings), what, todo: None }
 }
 
@@ -121,6 +132,10 @@ mod tests {
         let all = [good.clone(), warning.clone(), good, warning];
         assert_eq!(summary(&all).what, "2 good, 2 warnings, nothing bad");
         assert_eq!(summary(&all).verdict, Verdict::Warning);
+        let note = Finding::note(Area::Clock, "ticks", "get used to it");
+        let all = [note.clone(), note];
+        assert_eq!(summary(&all).what, "0 good, 2 notes, no warnings, nothing bad");
+        assert_eq!(summary(&all).verdict, Verdict::Note);
         assert_eq!(summary(&[bad]).what, "0 good, no warnings, 1 bad");
     }
 
@@ -129,7 +144,7 @@ mod tests {
         for area in [Area::System, Area::Variables, Area::Meeting, Area::Summary] {
             assert_eq!(serde_json::to_value(area).unwrap(), area.name());
         }
-        for verdict in [Verdict::Good, Verdict::Warning, Verdict::Bad] {
+        for verdict in [Verdict::Good, Verdict::Note, Verdict::Warning, Verdict::Bad] {
             assert_eq!(serde_json::to_value(verdict).unwrap(), verdict.name());
         }
     }

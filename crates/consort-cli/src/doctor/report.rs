@@ -99,6 +99,7 @@ fn wrap(text: &str, room: Option<usize>) -> Vec<String> {
 fn colour_of(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Good => "32",
+        Verdict::Note => "36",
         Verdict::Warning => "33",
         Verdict::Bad => "1;31",
     }

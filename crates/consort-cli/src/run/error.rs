@@ -8,6 +8,8 @@ use std::time::Duration;
 use consort_store::Error as StoreError;
 use rustix::io::Errno;
 
+use crate::files;
+
 /// The launcher could not start or watch its ranks. (A rank that fails is not one of these.)
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunError {
@@ -22,8 +24,10 @@ pub(crate) enum RunError {
 
     /// There are not files enough to watch so many ranks.
     #[error(
-        "cannot start {ranks} ranks: the launcher opens four files a rank, which allows {most} \
-         here; `ulimit -n` raises the limit"
+        "cannot start {ranks} ranks: the launcher opens {} files a rank and {} for itself, which \
+         allows {most} here; `ulimit -n` raises the limit",
+        files::LAUNCHER_PER_RANK,
+        files::OWN
     )]
     TooManyRanks {
         /// How many were asked for.
@@ -127,9 +131,7 @@ impl RunError {
 /// What to do about the limits that a large number of ranks runs into.
 fn hint(error: &io::Error) -> &'static str {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::MFILE) => {
-            "; the launcher opens four files a rank, `ulimit -n` raises the limit"
-        }
+        Some(Errno::MFILE) => "; `ulimit -n` raises the limit",
         Some(Errno::AGAIN) => "; `ulimit -u` or a control group limits the number of processes",
         _ => "",
     }

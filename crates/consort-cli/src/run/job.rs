@@ -8,6 +8,7 @@ use super::environment::Surroundings;
 use super::error::RunError;
 use super::guard::Guard;
 use super::settings::Settings;
+use crate::files;
 
 /// This host's part of a job.
 #[derive(Debug)]
@@ -29,12 +30,13 @@ impl Job {
         let guard = Guard::start()
             .map_err(|error| RunError::System { doing: "start the guard process", error })?;
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let files = raise_limit_of_files();
-        let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / FILES_PER_RANK;
+        let files_before = raise_limit_of_files();
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let most = files::most_ranks_of_launcher(limit);
         if u64::from(settings.local_world) > most {
             return Err(RunError::TooManyRanks { ranks: settings.local_world, most });
         }
-        Ok(Self { settings, guard, host, files, cores })
+        Ok(Self { settings, guard, host, files: files_before, cores })
     }
 
     /// What a rank's environment is made from, beside its placement.
@@ -43,8 +45,7 @@ impl Job {
     }
 }
 
-/// The launcher needs a few files for each rank, and one for each client of the store; the usual
-/// limit is lower than it has to be. Ranks get it back as it was: some programs close every file
+/// The launcher needs some files for each rank; the usual limit is lower than it has to be. Ranks get it back as it was: some programs close every file
 /// up to the limit. Gives the limit as it was.
 fn raise_limit_of_files() -> Option<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
@@ -52,6 +53,3 @@ fn raise_limit_of_files() -> Option<u64> {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     current
 }
-
-/// Two for its output, one to know it by, one for its lifeline.
-const FILES_PER_RANK: u64 = 4;

@@ -106,6 +106,20 @@ fn a_limit_that_stops_the_start_is_named_and_nothing_runs_on() {
 }
 
 #[test]
+fn as_many_ranks_as_the_limit_of_files_allows_do_start() {
+    let limited = |ranks: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -n 92; exec \"$0\" run -n $1 -- true"]);
+        command.arg(env!("CARGO_BIN_EXE_consort")).arg(ranks);
+        Launch::command(command).finish_cleanly()
+    };
+    let most = limited("12");
+    assert_eq!(most.code, 0, "{most:?}");
+    let more = limited("13");
+    assert!(more.stderr.contains("allows 12 here"), "{more:?}");
+}
+
+#[test]
 fn wrong_usage_is_2_with_one_clear_message() {
     for (line, words) in [
         ("-n 0 true", "whole number from 1 upwards"),

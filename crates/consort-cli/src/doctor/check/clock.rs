@@ -34,20 +34,23 @@ pub(crate) fn monotonic(clock: &Clock) -> Finding {
 pub(crate) fn agreement(clock: &Clock, several_hosts: bool) -> Finding {
     let in_step = match &clock.agreement {
         Agreement::InStep { by } => format!("time of day: in step, says {by}"),
-        Agreement::Served { by } => format!("time of day: kept by {by}, not known whether in step"),
+        Agreement::Served { by } => {
+            let what = format!("time of day: kept by {by}, not known whether in step");
+            return Finding::note(Area::Clock, what, ALIKE);
+        }
         Agreement::Unknown => {
             let what =
                 "time of day: not known whether it agrees with other hosts' (no time service seen)";
-            let todo = "run chrony, or logs of several hosts cannot be laid side by side";
             return match several_hosts {
-                true => Finding::warning(Area::Clock, what, todo),
-                false => Finding::good(Area::Clock, what),
+                true => Finding::warning(Area::Clock, what, format!("run chrony: {ALIKE}")),
+                false => Finding::note(Area::Clock, what, ALIKE),
             };
         }
     };
     Finding::good(Area::Clock, in_step)
 }
 
+const ALIKE: &str = "logs of several hosts can be laid side by side only if their clocks agree";
 const COARSE: Duration = Duration::from_millis(1);
 const SLOW: Duration = Duration::from_nanos(500);
 
@@ -83,9 +86,9 @@ mod tests {
         let told = judge(Agreement::InStep { by: "x".into() }, true);
         assert_eq!(told.what, "time of day: in step, says x");
         let served = judge(Agreement::Served { by: "chronyd".into() }, true);
-        assert_eq!(served.verdict, Verdict::Good);
+        assert_eq!(served.verdict, Verdict::Note);
         assert!(served.what.contains("kept by chronyd, not known"), "{}", served.what);
-        assert_eq!(judge(Agreement::Unknown, false).verdict, Verdict::Good);
+        assert_eq!(judge(Agreement::Unknown, false).verdict, Verdict::Note);
         assert_eq!(judge(Agreement::Unknown, true).verdict, Verdict::Warning);
     }
 }

@@ -50,13 +50,13 @@ pub(crate) fn layout(topology: &Topology) -> Finding {
     if let Some(cache) = topology.last_cache() {
         parts.push(format!("{} of level {} cache", words::bytes(cache.bytes), cache.level));
     }
-    let finding = Finding::good(Area::Cores, parts.join("; "));
+    let (what, cores) = (parts.join("; "), topology.physical_cores);
     match topology.shares_cores() {
-        true => finding.hint(format!(
-            "ranks that compute all the time run best with -n {} or fewer",
-            topology.physical_cores
-        )),
-        false => finding,
+        true => {
+            let todo = format!("ranks that compute all the time run best with -n {cores} or fewer");
+            Finding::note(Area::Cores, what, todo)
+        }
+        false => Finding::good(Area::Cores, what),
     }
 }
 

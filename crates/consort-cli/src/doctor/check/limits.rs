@@ -4,24 +4,33 @@ use consort_sys::limits::{Amount, ResourceLimits};
 
 use crate::doctor::finding::{Area, Finding};
 use crate::doctor::words;
+use crate::files;
 
-/// Whether there are descriptors enough: every process holds a few for itself, and one or two for
-/// every other rank of the job.
+/// Whether there are files enough, for the launcher, which takes what it may get, and for the ranks,
+/// which keep the limit they have.
 pub(crate) fn open_files(limits: &ResourceLimits, ranks: u64) -> Finding {
     let limit = limits.open_files;
     let Amount::Of(soft) = limit.soft else {
         return Finding::good(Area::Limits, "open files: unlimited");
     };
-    let world = soft.saturating_sub(OWN_FILES) / FILES_PER_RANK;
-    let what = format!("open files: {soft}, enough for jobs of up to {world} ranks");
-    let todo = if limit.hard.allows(LARGE_JOB * FILES_PER_RANK + OWN_FILES) {
+    let launcher = match limit.hard {
+        Amount::Of(hard) => files::most_ranks_of_launcher(hard),
+        Amount::Unlimited => u64::MAX,
+    };
+    let most = launcher.min(files::most_ranks_in_group(soft));
+    let raised = match limit.hard {
+        Amount::Of(hard) if hard > soft => format!(" ({hard} for the launcher)"),
+        _ => String::new(),
+    };
+    let what = format!("open files: {soft}{raised}, enough for {most} ranks on this host");
+    let todo = if launcher >= MANY && launcher > most {
         format!("ulimit -n {} (allowed without being root)", hard_or(limit.hard, 65_536))
     } else {
         "raise nofile in /etc/security/limits.conf, or docker run --ulimit nofile=65536".to_owned()
     };
-    match world {
-        _ if world < ranks => Finding::bad(Area::Limits, what, todo),
-        _ if world < LARGE_JOB => Finding::warning(Area::Limits, what, todo),
+    match most {
+        _ if most < ranks => Finding::bad(Area::Limits, what, todo),
+        _ if most < MANY => Finding::warning(Area::Limits, what, todo),
         _ => Finding::good(Area::Limits, what),
     }
 }
@@ -69,9 +78,8 @@ fn hard_or(hard: Amount, most: u64) -> u64 {
     }
 }
 
-const OWN_FILES: u64 = 64;
-const FILES_PER_RANK: u64 = 2;
-const LARGE_JOB: u64 = 256;
+/// More ranks than a host usually has.
+const MANY: u64 = 128;
 const LEAST_THREADS: u64 = 4;
 /// A Python rank with its math libraries starts dozens.
 const THREADS_PER_RANK: u64 = 64;
@@ -106,7 +114,12 @@ mod tests {
         assert_eq!(verdict(64), Verdict::Bad);
         assert_eq!(
             open_files(&same(1024), 8).what,
-            "open files: 1024, enough for jobs of up to 480 ranks"
+            "open files: 1024, enough for 198 ranks on this host"
+        );
+        let usual = limits(Amount::Of(1024), Amount::Of(65_536), None);
+        assert_eq!(
+            open_files(&usual, 8).what,
+            "open files: 1024 (65536 for the launcher), enough for 330 ranks on this host"
         );
         let unlimited = limits(Amount::Unlimited, Amount::Unlimited, None);
         assert_eq!(open_files(&unlimited, 8).verdict, Verdict::Good);

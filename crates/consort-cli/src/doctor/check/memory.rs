@@ -53,19 +53,20 @@ pub(crate) fn huge_pages(memory: &Memory) -> Finding {
     };
     if let Some(when) = &memory.huge.shared {
         what += &format!(", for shared memory: {when}");
-        if when == "never" {
-            what += " (consort would use them if /sys/kernel/mm/transparent_hugepage/shmem_enabled \
-                     were advise)";
-        }
     }
     for pool in memory.huge.pools.iter().filter(|pool| pool.pages > 0) {
         what += &format!("; {} of {} pages of {} free", pool.free, pool.pages, bytes(pool.page));
     }
-    match memory.huge.transparent.as_deref() {
-        Some("never") => {
+    match (memory.huge.transparent.as_deref(), memory.huge.shared.as_deref()) {
+        (Some("never"), _) => {
             let todo = "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled (as root): \
                         large buffers then take fewer page faults";
             Finding::warning(Area::Memory, what, todo)
+        }
+        (_, Some("never")) => {
+            let todo = "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled (as root): \
+                        consort then uses them";
+            Finding::note(Area::Memory, what, todo)
         }
         _ => Finding::good(Area::Memory, what),
     }
@@ -124,9 +125,11 @@ mod tests {
             huge_pages(&Memory { huge, ..Memory::default() })
         };
         assert_eq!(with(Some("never"), 0).verdict, Verdict::Warning);
-        assert_eq!(with(None, 0).verdict, Verdict::Good);
-        assert!(with(Some("always"), 0).what.ends_with("shmem_enabled were advise)"));
+        let unshared = with(Some("always"), 0);
+        assert_eq!(unshared.verdict, Verdict::Note);
+        assert!(unshared.todo.unwrap().contains("shmem_enabled"));
         let set_aside = with(Some("madvise"), 4);
+        assert_eq!(set_aside.verdict, Verdict::Good);
         assert_eq!(
             set_aside.what,
             "transparent huge pages: madvise, for shared memory: advise; 3 of 4 pages of 2 MiB free"

@@ -8,19 +8,20 @@ use crate::doctor::words::time;
 pub(crate) fn found(python: &Python) -> Finding {
     match python {
         Python::Absent => {
-            Finding::good(Area::Python, "no python3 on the path: only Python programs need it")
+            Finding::note(Area::Python, "no python3 on the path", "only Python programs need it")
         }
         Python::Silent { limit } => {
             let what = format!("python3 did not tell its version within {}", time(*limit));
-            Finding::good(Area::Python, what).hint("only Python programs need it")
+            Finding::note(Area::Python, what, "only Python programs need it")
         }
         Python::Found { version, torch: Some(torch) } => {
             Finding::good(Area::Python, format!("Python {version} with PyTorch {torch}"))
         }
-        Python::Found { version, torch: None } => {
-            Finding::good(Area::Python, format!("Python {version} without PyTorch"))
-                .hint("for PyTorch programs: pip install torch")
-        }
+        Python::Found { version, torch: None } => Finding::note(
+            Area::Python,
+            format!("Python {version} without PyTorch"),
+            "for PyTorch programs: pip install torch",
+        ),
     }
 }
 
@@ -42,7 +43,8 @@ mod tests {
         ];
         for (python, text) in cases {
             let finding = found(&python);
-            assert_eq!(finding.verdict, Verdict::Good);
+            let has_all = text.starts_with("with ");
+            assert_eq!(finding.verdict, if has_all { Verdict::Good } else { Verdict::Note });
             assert!(finding.what.contains(text), "{}", finding.what);
         }
     }

@@ -64,9 +64,10 @@ pub(super) fn check(path: &Path, visit: &FileVisit) -> Finding {
         let todo = "a job uses it, or ended without cleaning up: give each job a path of its own";
         return Finding::warning(Area::Meeting, what, todo);
     }
-    let what = format!("jobs can meet at {place}: its folder can be written and locked");
-    Finding::good(Area::Meeting, what)
-        .hint("between hosts only if all have it mounted, with locks between hosts")
+    let what =
+        format!("jobs of this host can meet at {place}: its folder can be written and locked");
+    let todo = "hosts can, if all have it mounted, with locks between hosts: run this on each";
+    Finding::note(Area::Meeting, what, todo)
 }
 
 fn try_store(path: &Path) -> Result<(), Error> {
@@ -100,10 +101,10 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_in_a_good_folder_is_good_and_nothing_is_left() {
+    fn a_new_file_in_a_good_folder_is_fine_and_nothing_is_left() {
         let folder = tempfile::tempdir().unwrap();
         let finding = judge(&folder.path().join("meet"));
-        assert_eq!(finding.verdict, Verdict::Good, "{finding:?}");
+        assert_eq!(finding.verdict, Verdict::Note, "{finding:?}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
