@@ -177,6 +177,12 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// with them: it waits for that one anyway.
     fn help(&self, _number: u64) {}
 
+    /// Whether this very thread is carrying out calls that were submitted, and runs a hook or a
+    /// buffer of one: it cannot wait for others then.
+    fn is_carried_here(&self) -> bool {
+        false
+    }
+
     /// Has this thread see to messages that were submitted until `is_done`, which says whether one
     /// of them is: it waits for that one anyway. May return earlier.
     fn help_with_messages(&self, _is_done: &dyn Fn() -> bool) {}

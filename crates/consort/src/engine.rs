@@ -22,5 +22,5 @@ pub(crate) use self::lane::{Lane, Neighbour, Place};
 pub(crate) use self::lookout::{Lookout, Stakes, Stuck};
 pub(crate) use self::patient::Since;
 pub(crate) use self::post::{Courier, Exchange, Post};
-pub(crate) use self::queue::Queue;
+pub(crate) use self::queue::{Queue, waits_for_itself};
 pub(crate) use self::verdict::{Cause, Waiting};

@@ -15,7 +15,7 @@ use consort_sys::wait::Patience;
 
 use crate::backend::{Backend, Capabilities, Host, Terms};
 use crate::call::{Call, Description, Purpose};
-use crate::engine::Lane;
+use crate::engine::{Lane, waits_for_itself};
 use crate::error::{Error, Result};
 use crate::home::Home;
 use crate::meeting::Exit;
@@ -444,6 +444,18 @@ impl Group {
         self.shared.job.home.check()?;
         let several = || Error::SeveralHosts { group: self.name().to_owned() };
         self.shared.backend.as_ref().ok_or_else(several)
+    }
+
+    /// Whether this thread can wait for calls that it has begun.
+    ///
+    /// # Errors
+    /// In a forked child, and in a hook of a call of this group.
+    pub(crate) fn check_can_wait(&self, call: &str) -> Result<()> {
+        self.shared.job.home.check()?;
+        match &self.shared.backend {
+            Some(backend) if backend.is_carried_here() => Err(waits_for_itself(call)),
+            _ => Ok(()),
+        }
     }
 
     fn here(&self) -> impl Iterator<Item = &Member> {

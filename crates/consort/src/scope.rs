@@ -73,11 +73,13 @@ impl Group {
     /// ```
     ///
     /// # Errors
-    /// That of the first call that failed; if none did, that of `f`.
+    /// That of the first call that failed; if none did, that of `f`. [`Error::Argument`](crate::Error::Argument) in a
+    /// [hook](crate::Work::on_done) of a call of the group, which cannot wait.
     pub fn scope<'env, R>(
         &self,
         f: impl for<'scope> FnOnce(&Scope<'scope, 'env>) -> Result<R>,
     ) -> Result<R> {
+        self.check_can_wait("a scope")?;
         lending(|lender| {
             let scope = Scope { group: self.clone(), lender, works: Mutex::default() };
             let result = f(&scope);

@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use consort_store::Deadline;
 
 use crate::backend::Backend;
+use crate::engine::waits_for_itself;
 use crate::error::{Error, Result};
 use crate::home::Home;
 
@@ -90,7 +91,8 @@ impl<T, B> Work<T, B> {
     ///
     /// # Panics
     /// When it was [polled](Future::poll) before and was ready then. In a child that was forked from
-    /// this process before it was done: the buffers are not there to be given back.
+    /// this process before it was done: the buffers are not there to be given back. In a
+    /// [hook](Self::on_done) of another call of the group, if it is not done.
     pub fn wait(self) -> Result<T, Failed<B>> {
         self.assert_can_be_done();
         match self.number {
@@ -124,7 +126,7 @@ impl<T, B> Work<T, B> {
     /// # Panics
     /// When it was [polled](Future::poll) before and was ready then.
     pub fn wait_until(self, until: Deadline) -> Result<Result<T, Failed<B>>, Self> {
-        let until = if self.home.is_here() { until } else { Deadline::now() };
+        let until = if self.why_never().is_none() { until } else { Deadline::now() };
         self.outcome.wait_until(until).ok_or(self)
     }
 
@@ -164,9 +166,10 @@ impl<T, B> Work<T, B> {
     /// Calls `hook` when the call is done, before anybody hears of that; at once if it is done
     /// already. It can be used for what has to happen even if nobody waits.
     ///
-    /// The hook is called by the thread that completes the call, which has other calls to see to:
-    /// it has to be short, and must not wait for a call of the same group. If it panics, that is
-    /// logged.
+    /// The hook is called by the thread that completes the call, which has other calls to see to,
+    /// perhaps of other groups: it has to be short. It can begin calls, but it must not wait for
+    /// any. A call that blocks is refused there with [`Error::Argument`], as it would wait for the
+    /// very thread. If the hook panics, that is logged.
     ///
     /// ```
     /// # let group = consort::Builder::new().rank(0).world(1).init()?;
@@ -181,10 +184,20 @@ impl<T, B> Work<T, B> {
         self.outcome.on_done(Box::new(hook));
     }
 
-    /// In a forked child nobody carries it out.
     fn assert_can_be_done(&self) {
-        if let Err(forked) = self.home.check() {
-            assert!(self.is_done(), "this {} is never done: {forked}", self.operation);
+        if let Some(why) = self.why_never() {
+            panic!("this {} is never done: {why}", self.operation);
+        }
+    }
+
+    /// Why there is no use in waiting for it: in a forked child nobody carries it out, and who is
+    /// carrying out another call of the group does not come to this one.
+    fn why_never(&self) -> Option<Error> {
+        match self.home.check() {
+            _ if self.is_done() => None,
+            Err(forked) => Some(forked),
+            Ok(()) => (self.number > 0 && self.backend.is_carried_here())
+                .then(|| waits_for_itself(self.operation)),
         }
     }
 }
@@ -195,7 +208,9 @@ impl<T, B> Future for Work<T, B> {
     /// # Panics
     /// When it is polled again after it was ready. In a forked child, as [`wait`](Self::wait).
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.assert_can_be_done();
+        if !self.home.is_here() {
+            self.assert_can_be_done();
+        }
         self.outcome.poll(context)
     }
 }

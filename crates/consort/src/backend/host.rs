@@ -89,6 +89,10 @@ impl Backend for Host {
         self.0.queue.help(number);
     }
 
+    fn is_carried_here(&self) -> bool {
+        self.0.queue.is_carried_here()
+    }
+
     fn help_with_messages(&self, is_done: &dyn Fn() -> bool) {
         self.0.courier.help(is_done);
     }

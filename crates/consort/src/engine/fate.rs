@@ -28,6 +28,10 @@ impl Fate {
         Self { group: group.into(), me, failure: Arc::default(), alarm, bells }
     }
 
+    pub(super) fn me(&self) -> usize {
+        self.me
+    }
+
     pub(super) fn group(&self) -> &str {
         &self.group
     }

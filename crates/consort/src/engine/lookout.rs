@@ -57,6 +57,10 @@ impl Lookout {
         Self { neighbours: neighbours.into(), bells, fate }
     }
 
+    pub(super) fn me(&self) -> usize {
+        self.fate.me()
+    }
+
     /// The group's name.
     pub(super) fn group(&self) -> &str {
         self.fate.group()

@@ -20,6 +20,7 @@ mod held;
 mod inside;
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use consort_store::Deadline;
@@ -33,9 +34,9 @@ use self::inside::Inside;
 use super::lane::Lane;
 use super::lookout::Lookout;
 use super::progress::{self, Charge};
-use super::verdict::Cause;
+use super::verdict::{Cause, Waiting};
 use crate::backend::Terms;
-use crate::call::Call;
+use crate::call::{Call, Operation};
 use crate::error::{Error, Result};
 use crate::group::Job as Membership;
 use crate::job::Job;
@@ -69,7 +70,7 @@ impl Queue {
         match self.lane.pass() {
             Some(turn) => Inside::new(self, turn).run(call, terms),
             None => {
-                let (inside, left) = self.wait_in_line(terms.timeout);
+                let (inside, left) = self.wait_in_line(call.operation(), terms.timeout)?;
                 inside.run(call, Terms { timeout: left, ..terms })
             }
         }
@@ -119,6 +120,11 @@ impl Queue {
         next
     }
 
+    /// Whether this very thread carries out queued calls, so that it cannot wait for others.
+    pub(crate) fn is_carried_here(&self) -> bool {
+        self.lock().is_carried_here()
+    }
+
     /// Until when the call that is being carried out may keep others waiting.
     pub(crate) fn patience_of_others(&self) -> Deadline {
         self.lock().line.iter().map(Next::deadline).fold(Deadline::never(), Deadline::min)
@@ -156,10 +162,21 @@ impl Queue {
 
     /// Waits until it is the turn of a blocking call, and helps with what is before it. Says how
     /// much of its time is left.
+    ///
+    /// # Errors
+    /// When this thread would wait for itself; or when its turn does not come in time, because
+    /// whoever has the lane does not look at the clock: it runs somebody else's code.
     #[cold]
-    fn wait_in_line(self: &Arc<Self>, timeout: Duration) -> (Inside<'_>, Duration) {
+    fn wait_in_line(
+        self: &Arc<Self>,
+        operation: Operation,
+        timeout: Duration,
+    ) -> Result<(Inside<'_>, Duration)> {
         let until = Deadline::after(timeout);
         let mut desk = self.lock();
+        if desk.is_carried_here() {
+            return Err(waits_for_itself(operation.name()));
+        }
         let number = self.lane.line_up(1) + 1;
         desk.line.push_back(Next::Thread { number, until });
         let turn = loop {
@@ -170,14 +187,49 @@ impl Queue {
             } else if let Some(turn) = self.turn_of(number, &desk) {
                 break turn;
             } else {
-                desk = self.free.wait(desk).unwrap_or_else(PoisonError::into_inner);
+                desk = match until.remaining().map(|left| left.saturating_add(GRACE)) {
+                    None => self.free.wait(desk).unwrap_or_else(PoisonError::into_inner),
+                    Some(left) => {
+                        let waited = self.free.wait_timeout(desk, left);
+                        let (desk, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+                        if waited.timed_out() && until.has_passed() {
+                            return Err(self.leave_line(desk, number, operation, timeout));
+                        }
+                        desk
+                    }
+                };
             }
         };
         desk.line.pop_front();
         if desk.line.is_empty() {
             self.lane.open();
         }
-        (Inside::new(self, turn), until.remaining().unwrap_or(Duration::MAX))
+        Ok((Inside::new(self, turn), until.remaining().unwrap_or(Duration::MAX)))
+    }
+
+    /// Ends the group because a thread's turn did not come in time.
+    #[cold]
+    fn leave_line(
+        self: &Arc<Self>,
+        mut desk: MutexGuard<'_, Desk>,
+        number: u64,
+        operation: Operation,
+        timeout: Duration,
+    ) -> Error {
+        let before = match desk.carrier {
+            Some(_) => "an asynchronous one whose hook, or buffer, has not returned",
+            None => "one of another thread",
+        };
+        desk.line.retain(|next| !matches!(next, Next::Thread { number: it, .. } if *it == number));
+        // Who brings the lane back takes the bar down.
+        if desk.line.is_empty() && desk.carrier.is_none() {
+            self.lane.open();
+        }
+        self.call_next(desk);
+        let call = format!("{operation} behind {before}");
+        let missing = [self.lookout.me()].into_iter().collect();
+        self.lookout
+            .decide(Cause::Late { missing, waiting: Waiting { call, number, waited: timeout } })
     }
 
     /// The lane, if it is there and this thread is the next.
@@ -193,6 +245,7 @@ impl Queue {
     fn next_of(self: &Arc<Self>, desk: &mut Desk) -> Option<(Held, Job)> {
         let Some(Next::Queued(_)) = desk.line.front() else { return None };
         let lane = self.lane.enter()?.take()?;
+        desk.carrier = Some(thread::current().id());
         match desk.line.pop_front() {
             Some(Next::Queued(job)) => Some((Held::new(self.clone(), lane), job)),
             _ => unreachable!("it was looked at above"),
@@ -203,6 +256,7 @@ impl Queue {
     /// moment.
     fn take_back(self: &Arc<Self>, lane: Box<Lane>, settle: &mut dyn FnMut()) {
         let mut desk = self.lock();
+        desk.carrier = None;
         settle();
         if desk.line.is_empty()
             && let Some(membership) = desk.orphaned.take()
@@ -246,3 +300,15 @@ impl Queue {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// Why a thread that carries out a group's calls cannot make one, or wait for one.
+pub(crate) fn waits_for_itself(operation: &str) -> Error {
+    Error::Argument(format!(
+        "this thread is carrying out asynchronous calls of the group, in a hook or a buffer of which \
+         it is asked to wait for {operation}: it would wait for itself; begin the call there and wait \
+         for it elsewhere"
+    ))
+}
+
+/// Whoever has the lane and looks at the clock is the first to find that somebody in line is late.
+const GRACE: Duration = Duration::from_secs(1);

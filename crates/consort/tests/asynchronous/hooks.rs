@@ -1,9 +1,10 @@
 //! What is called when a call is done.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::channel;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use consort::{Completion, ReduceOp};
+use consort::{Completion, Deadline, ErrorKind, ReduceOp, Work};
 use consort_testkit::{Ranks, ranks};
 
 use crate::meet::{alone, late, meet, mine};
@@ -93,3 +94,108 @@ fn a_hook_can_begin_another_call() {
         assert_eq!(work.wait_until(late()).expect("there is time").unwrap(), vec![3.0; 20]);
     });
 }
+
+/// It would wait for the thread that it is called by.
+#[test]
+fn a_hook_that_blocks_is_refused_at_once_and_the_group_goes_on() {
+    ranks(2, |ctx| {
+        let world = meet(ctx);
+        for waits in [true, false] {
+            let (told, heard) = channel();
+            let group = world.clone();
+            let work = world.all_reduce_async(mine(&world, 10), ReduceOp::Sum).unwrap();
+            work.on_done(move |_| {
+                let begun = Instant::now();
+                let mut refused = vec![
+                    group.barrier().unwrap_err(),
+                    group.all_reduce(&mut [1.0_f32; 8], ReduceOp::Sum).unwrap_err(),
+                    group.scope(|scope| scope.barrier()).unwrap_err(),
+                    group.split(Some(0), 0).unwrap_err(),
+                ];
+                refused.retain(|error| !error.to_string().contains("would wait for itself"));
+                let next = group.barrier_async().unwrap();
+                let next = next.wait_until(Deadline::never()).unwrap_err();
+                let waiting = catch_unwind(AssertUnwindSafe(|| next.wait())).unwrap_err();
+                let waiting = waiting.downcast_ref::<String>().cloned().unwrap();
+                told.send((begun.elapsed(), refused, waiting)).unwrap();
+            });
+            // By this thread, or by the one for all calls.
+            if waits {
+                drop(work.wait().unwrap())
+            } else {
+                drop(work)
+            }
+            let (took, others, waiting) = heard.recv_timeout(LIMIT).expect("the hook returns");
+            assert!(took < LIMIT && others.is_empty(), "{took:?} {others:?}");
+            assert!(waiting.starts_with("this barrier is never done: this thread is"), "{waiting}");
+            world.barrier().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_hook_of_one_group_that_waits_for_calls_of_another_on_the_same_thread_is_refused() {
+    ranks(2, |ctx| {
+        let (world, me) = (meet(ctx), ctx.rank());
+        let (one, other) = (world.split(Some(0), 0).unwrap().unwrap(), world.clone());
+        let (told, heard) = channel();
+        // Rank 1 comes to it only when rank 0's hook has returned.
+        let first = (me == 0).then(|| other.barrier_async().unwrap());
+        let work = one.barrier_async().unwrap();
+        let group = other.clone();
+        work.on_done(move |_| {
+            let tried = if me == 0 { group.barrier().map_err(|it| it.to_string()) } else { Ok(()) };
+            told.send(tried).unwrap();
+        });
+        drop(work);
+        let tried = heard.recv_timeout(LIMIT).expect("the hook returns");
+        if me == 0 {
+            assert!(tried.unwrap_err().contains("would wait for itself"));
+            one.send(&[1_u8], 1, 0).unwrap();
+            first.unwrap().wait().unwrap();
+        } else {
+            one.recv(&mut [0_u8], 0, 0).unwrap();
+            other.barrier().unwrap();
+        }
+        world.barrier().unwrap();
+    });
+}
+
+#[test]
+fn a_hook_of_a_message_can_wait_for_another_that_came_with_it() {
+    let group = alone();
+    let (told, heard) = channel();
+    let (give, given) = channel::<Work<Vec<u8>>>();
+    let first = group.recv_async(vec![0_u8], 0, 1).unwrap();
+    let second = group.recv_async(vec![0_u8], 0, 2).unwrap();
+    first.on_done(move |_| told.send(given.recv().unwrap().wait().unwrap()).unwrap());
+    give.send(second).unwrap();
+    let sends = [group.send_async(vec![7_u8], 0, 1), group.send_async(vec![8_u8], 0, 2)];
+    assert_eq!(heard.recv_timeout(LIMIT).expect("the hook returns"), [8]);
+    sends.into_iter().for_each(|work| drop(work.unwrap().wait().unwrap()));
+    first.wait().unwrap();
+}
+
+#[test]
+fn a_call_behind_a_hook_that_does_not_return_keeps_its_deadline() {
+    let group = alone();
+    let (release, released) = channel::<()>();
+    let (inside, is_inside) = channel();
+    let work = group.barrier_async().unwrap();
+    work.on_done(move |_| {
+        inside.send(()).unwrap();
+        let _ = released.recv();
+    });
+    is_inside.recv_timeout(LIMIT).expect("the hook is called");
+    let begun = Instant::now();
+    let error = group.within(Duration::from_millis(100)).barrier().unwrap_err();
+    assert!(begun.elapsed() < LIMIT, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Deadline);
+    let behind = "barrier behind an asynchronous one whose hook, or buffer, has not returned";
+    assert!(error.to_string().contains(behind), "{error}");
+    drop(release);
+    work.wait().unwrap();
+    assert_eq!(group.barrier().unwrap_err().to_string(), error.to_string());
+}
+
+const LIMIT: Duration = Duration::from_secs(20);

@@ -149,7 +149,7 @@ impl Courier {
     }
 
     /// Goes on with what can go on. Whether something has moved.
-    fn see_to(&self, mut state: MutexGuard<'_, State>) -> bool {
+    fn see_to<'a>(&'a self, mut state: MutexGuard<'a, State>) -> bool {
         let moved = state.desk.go_on(&self.post);
         self.conclude(state);
         moved
@@ -164,9 +164,16 @@ impl Courier {
 
     /// Tells what came of messages that have ended, when the desk is free for others; and leaves the
     /// group if they were the last and nobody holds it.
-    fn conclude(&self, mut state: MutexGuard<'_, State>) {
-        let ended = state.desk.take_ended();
-        if ended.is_empty() {
+    fn conclude<'a>(&'a self, mut state: MutexGuard<'a, State>) {
+        let mut some_ended = false;
+        // One after the other: who hears of one may wait for the next, and finds it here.
+        while let Some(ended) = state.desk.next_ended() {
+            some_ended = true;
+            drop(state);
+            finish(ended);
+            state = lock(&self.state);
+        }
+        if !some_ended {
             return;
         }
         let orphaned = if state.desk.is_empty() { state.orphaned.take() } else { None };
@@ -174,7 +181,6 @@ impl Courier {
             state.stop_serving();
         }
         drop(state);
-        ended.into_iter().for_each(finish);
         // Somebody else may have waited for one of them.
         self.post.bells[self.post.me].ring();
         if let Some((queue, membership)) = orphaned {

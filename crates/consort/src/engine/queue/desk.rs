@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::thread::{self, ThreadId};
 
 use consort_store::Deadline;
 
@@ -14,6 +15,8 @@ use crate::job::Job;
 #[derive(Debug, Default)]
 pub(super) struct Desk {
     pub(super) line: VecDeque<Next>,
+    /// Who has taken the lane out to carry out queued calls.
+    pub(super) carrier: Option<ThreadId>,
     /// Whether the progress thread sees to this queue, or will.
     pub(super) attended: bool,
     /// Whether the progress thread counts this queue among those it is there for.
@@ -23,6 +26,11 @@ pub(super) struct Desk {
 }
 
 impl Desk {
+    /// Whether this very thread has the lane: what it waits for here waits for it.
+    pub(super) fn is_carried_here(&self) -> bool {
+        self.carrier == Some(thread::current().id())
+    }
+
     /// Nothing is queued, and nobody makes calls any more.
     pub(super) fn leave(&mut self, lane: Box<Lane>, membership: &Membership) {
         if let Some(neighbourhood) = &membership.neighbourhood {

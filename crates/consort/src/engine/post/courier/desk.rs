@@ -27,7 +27,7 @@ pub(super) struct Desk {
     /// By sender, what came of going on last.
     pub(super) from: Vec<Went>,
     /// Those that have come to their end since somebody looked last.
-    ended: Vec<Ended>,
+    ended: VecDeque<Ended>,
 }
 
 /// What came of going on with the messages to a rank or from one.
@@ -62,7 +62,7 @@ impl Desk {
             arriving: (0..world).map(|_| None).collect(),
             to: vec![Went::Nowhere; world],
             from: vec![Went::Nowhere; world],
-            ended: Vec::new(),
+            ended: VecDeque::new(),
         }
     }
 
@@ -72,8 +72,8 @@ impl Desk {
             && self.departing.iter().all(VecDeque::is_empty)
     }
 
-    pub(super) fn take_ended(&mut self) -> Vec<Ended> {
-        std::mem::take(&mut self.ended)
+    pub(super) fn next_ended(&mut self) -> Option<Ended> {
+        self.ended.pop_front()
     }
 
     /// Takes a message, and goes on with it as far as it can: most need not wait.
@@ -138,7 +138,7 @@ impl Desk {
 
     /// What came of it is told when the desk is free again: those who hear of it may come back.
     pub(super) fn end(&mut self, delivery: Delivery, result: Result<Option<Rank>>) {
-        self.ended.push((delivery, result));
+        self.ended.push_back((delivery, result));
     }
 }
 
