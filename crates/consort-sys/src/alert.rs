@@ -179,7 +179,7 @@ mod tests {
     use loom::sync::{Arc, Mutex};
 
     use super::*;
-    use crate::arena::{Arena, Piece};
+    use crate::arena::{AGREEMENT, Arena, Piece};
     use crate::board::{Board, Header};
     use crate::ring::Rings;
     use crate::view::Source;
@@ -215,7 +215,7 @@ mod tests {
 
     /// The boards of two ranks, and what keeps their memory.
     fn boards() -> (Board, Board, Arena, Vec<Piece>) {
-        let arena = Arena::create(1 << 20).unwrap();
+        let arena = Arena::create(AGREEMENT, 1 << 20).unwrap();
         let pieces: Vec<Piece> =
             (0..2).map(|_| arena.alloc(Board::BYTES, Board::BYTES).unwrap()).collect();
         let blocks: Vec<_> = pieces.iter().map(|piece| (arena.clone(), piece.offset())).collect();
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_bell_ends_a_sleep_on_several_things() {
-        let arena = Arena::create(1 << 20).unwrap();
+        let arena = Arena::create(AGREEMENT, 1 << 20).unwrap();
         let block = arena.alloc(Rings::block_bytes(1), Board::BYTES).unwrap();
         let bell =
             || Rings::new(0, &[(arena.clone(), block.offset())], &[None]).unwrap().bells.remove(0);

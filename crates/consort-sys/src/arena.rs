@@ -23,9 +23,11 @@
 //! of another size, while that goes on.
 //!
 //! ```
-//! use consort_sys::arena::Arena;
+//! use consort_sys::arena::{Agreement, Arena};
 //!
-//! let arena = Arena::create(64 << 20)?;
+//! // SAFETY: nothing else here looks at what is shared.
+//! let agreement = unsafe { Agreement::keep() };
+//! let arena = Arena::create(agreement, 64 << 20)?;
 //! let piece = arena.alloc(5, 64)?;
 //! piece.view().copy_from((&b"hello"[..]).into());
 //! assert_eq!(arena.view(piece.offset(), 5).unwrap().slice(0..2).len(), 2);
@@ -50,6 +52,36 @@ pub use space::Space;
 use crate::origin::Origin;
 use crate::view::Target;
 use map::Map;
+
+/// A promise to use arenas only as ranks have agreed.
+///
+/// Which place of an arena is what, ranks tell each other at run time, so no type can prove it. Whoever
+/// makes arenas promises it once, for all that is done with them: the rest is safe to call.
+#[derive(Clone, Copy, Debug)]
+pub struct Agreement(());
+
+impl Agreement {
+    /// Promises it.
+    ///
+    /// # Safety
+    /// In this process, as long as an arena that was made with it is mapped:
+    /// - A place that is used as words, by a [board](crate::board), by [rings](crate::ring) or by the
+    ///   control block of a [window](crate::window), is used for nothing else, and is viewed by nobody.
+    /// - Bytes are viewed only by those whose turn it is: no thread writes what another one reads or
+    ///   writes, unless both are ordered by a word.
+    /// - Nobody has a slice of bytes that are viewed, except the caller who has lent it to the very call
+    ///   for which it is viewed; and a window's bytes are reached only through its guards or in such a
+    ///   call.
+    /// - All ranks give a window's place together with that of its control block.
+    pub const unsafe fn keep() -> Self {
+        Self(())
+    }
+}
+
+/// Every test of this crate uses what it shares as agreed, or in one thread.
+#[cfg(test)]
+// SAFETY: as said.
+pub(crate) const AGREEMENT: Agreement = unsafe { Agreement::keep() };
 
 /// A rank's shared memory: this rank's own, or a peer's. Clones are the same arena, which is
 /// unmapped with the last of them and the last of its pieces.
@@ -78,7 +110,7 @@ impl Arena {
     ///
     /// # Errors
     /// When the kernel has no memory files, or does not let even a small one be mapped.
-    pub fn create(bytes: usize) -> Result<Self, ArenaError> {
+    pub fn create(_: Agreement, bytes: usize) -> Result<Self, ArenaError> {
         let map = Map::create(bytes)?;
         let space = Mutex::new(Space::new(map.size()));
         let owner = Some(Owner { origin: Origin::here(), space });
@@ -89,7 +121,7 @@ impl Arena {
     ///
     /// # Errors
     /// When it is no arena, or one that its owner could still shorten.
-    pub fn open(fd: OwnedFd) -> Result<Self, ArenaError> {
+    pub fn open(_: Agreement, fd: OwnedFd) -> Result<Self, ArenaError> {
         let map = Map::open(fd)?;
         Ok(Self { shared: Arc::new(Shared { map, owner: None }) })
     }
@@ -130,16 +162,11 @@ impl Arena {
 
     /// The bytes from `offset` on; `None` when they are not all in the arena.
     ///
-    /// # Contract
-    /// The bytes are staging buffers, a ring, or an operand that a rank has lent to the very call
-    /// for which they are looked at. They are no place of words, and nobody of this process has a
-    /// slice of them otherwise than by that loan. What place is what the ranks have told each other,
-    /// so no type can carry the proof; and the engine, which has to look there, is in a crate
-    /// without unsafe code. Therefore this is safe to call, and hidden from everyone else.
-    #[doc(hidden)]
+    /// As [agreed](Agreement), they are staging buffers, a ring, or an operand that a rank has lent to
+    /// the very call for which they are looked at.
     #[inline]
     pub fn view(&self, offset: usize, len: usize) -> Option<Target<'_>> {
-        // SAFETY: as the contract says.
+        // SAFETY: as was agreed when the arena was made.
         unsafe { self.shared.map.view(offset, len) }
     }
 

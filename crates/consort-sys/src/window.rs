@@ -91,12 +91,8 @@ impl Windows {
     /// For the rank `me` of those who gave these places. `None` if a place is not in its arena, or
     /// the shape is impossible.
     ///
-    /// # Contract
-    /// A rank's window goes with its control block, on all ranks the same, and neither is used for
-    /// anything else while one of them has this. The ranks have told each other the places, so no
-    /// type can carry the proof. That is why it is hidden: it is for the crate that makes symmetric
-    /// memory, which has no unsafe code.
-    #[doc(hidden)]
+    /// As [agreed](crate::arena::Agreement), a rank's window goes with its control block, on all ranks
+    /// the same, and neither is used for anything else while one of them has this.
     pub fn new(me: usize, shape: Shape, places: Vec<Place>, patience: Patience) -> Option<Self> {
         let control = shape.control_bytes()?;
         let fits = |place: &Place| {
@@ -122,10 +118,8 @@ impl Windows {
 
     /// Forgets all that was signalled to this rank, and who held its window.
     ///
-    /// # Contract
-    /// No rank uses these windows. That this one does not is proven by the borrow; for the others
-    /// it is a matter of agreement, which is why this is hidden.
-    #[doc(hidden)]
+    /// No rank uses these windows: that this one does not is proven by the borrow, for the others it
+    /// is part of the [agreement](crate::arena::Agreement).
     pub fn clear(&mut self) {
         let bytes = self.shape.control_bytes().expect("it was checked");
         let Place { arena, control, .. } = &self.places[self.me];

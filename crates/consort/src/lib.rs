@@ -37,7 +37,7 @@
 //! ```text
 //! consort run -n 4 -- ./program
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod asynchronous;
 mod backend;

@@ -1,5 +1,6 @@
 //! The ranks of one host, and the memory they share.
 
+mod agreement;
 mod doors;
 mod reach;
 mod round;
@@ -15,6 +16,7 @@ use consort_sys::pass::{Door, Offer};
 use consort_sys::topo::Topology;
 use consort_sys::wait::Patience;
 
+pub(crate) use self::agreement::AGREEMENT;
 use self::round::Round;
 use crate::engine::{Lane, Neighbour, Place};
 use crate::error::Result;
@@ -76,7 +78,7 @@ impl Neighbourhood {
 
     fn settle_with(round: &Round<'_>, world: usize) -> Result<(Self, Option<Lane>)> {
         let (me, ranks) = (round.me, round.here.len());
-        let arena = Arena::create(Arena::default_size(ranks))?;
+        let arena = Arena::create(AGREEMENT, Arena::default_size(ranks))?;
         let place = Place::take(&arena, ranks)?;
         let mut neighbours = BTreeMap::new();
         neighbours.insert(me, Neighbour { arena: arena.clone(), life: None, reach: None });
@@ -89,7 +91,7 @@ impl Neighbourhood {
             let latest = round.until.instant().unwrap_or_else(|| Instant::now() + LONG);
             let mut processes = BTreeMap::new();
             for peer in door.exchange(offer, &found.doors, latest)? {
-                let arena = Arena::open(peer.descriptor)?;
+                let arena = Arena::open(AGREEMENT, peer.descriptor)?;
                 let life = Some(Arc::new(peer.life));
                 neighbours.insert(peer.rank, Neighbour { arena, life, reach: None });
                 processes.insert(peer.rank, peer.process);

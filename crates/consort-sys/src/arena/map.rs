@@ -22,8 +22,8 @@ pub(super) struct Map {
     size: usize,
 }
 
-// SAFETY: the mapping belongs to no thread. All access to it goes through views, which stay on their
-// thread, atomics, which may be shared, and slices under the lock of a window.
+// SAFETY: the mapping belongs to no thread. Atomics in it may be shared, slices are under the lock of a
+// window, and whoever views the same bytes on two threads has agreed to order that by a word.
 unsafe impl Send for Map {}
 // SAFETY: as above.
 unsafe impl Sync for Map {}

@@ -10,7 +10,7 @@ use super::*;
 const MIB: usize = 1 << 20;
 
 fn open_again(arena: &Arena) -> Arena {
-    Arena::open(arena.as_fd().try_clone_to_owned().unwrap()).unwrap()
+    Arena::open(AGREEMENT, arena.as_fd().try_clone_to_owned().unwrap()).unwrap()
 }
 
 /// A word of an arena.
@@ -31,7 +31,7 @@ fn taken(arena: &Arena) -> usize {
 
 #[test]
 fn what_is_written_is_seen_through_another_mapping() {
-    let arena = Arena::create(8 * MIB).unwrap();
+    let arena = Arena::create(AGREEMENT, 8 * MIB).unwrap();
     let peer = open_again(&arena);
     let piece = arena.alloc(5, 1).unwrap();
     piece.view().copy_from((&b"hello"[..]).into());
@@ -47,7 +47,7 @@ fn what_is_written_is_seen_through_another_mapping() {
 
 #[test]
 fn nothing_beyond_the_end_and_no_crooked_word_is_handed_out() {
-    let arena = Arena::create(1).unwrap();
+    let arena = Arena::create(AGREEMENT, 1).unwrap();
     let size = arena.size();
     assert_eq!(size, 2 * MIB);
     assert_eq!(arena.view(0, size).unwrap().len(), size);
@@ -62,7 +62,7 @@ fn nothing_beyond_the_end_and_no_crooked_word_is_handed_out() {
 
 #[test]
 fn memory_is_taken_by_committing_and_given_back_by_dropping() {
-    let arena = Arena::create(64 * MIB).unwrap();
+    let arena = Arena::create(AGREEMENT, 64 * MIB).unwrap();
     assert_eq!(taken(&arena), 0);
     let piece = arena.reserve(3 * MIB + 1, 1).unwrap();
     assert_eq!((taken(&arena), piece.len()), (0, 3 * MIB + 1));
@@ -79,7 +79,7 @@ fn memory_is_taken_by_committing_and_given_back_by_dropping() {
 
 #[test]
 fn a_new_piece_reads_as_zeroes_where_another_was() {
-    let arena = Arena::create(2 * MIB).unwrap();
+    let arena = Arena::create(AGREEMENT, 2 * MIB).unwrap();
     let first = arena.alloc(MIB, 1).unwrap();
     first.view().fill(0xAB);
     let place = first.offset();
@@ -91,7 +91,7 @@ fn a_new_piece_reads_as_zeroes_where_another_was() {
 
 #[test]
 fn committing_and_populating_keep_what_was_written() {
-    let arena = Arena::create(4 * MIB).unwrap();
+    let arena = Arena::create(AGREEMENT, 4 * MIB).unwrap();
     let piece = arena.reserve(MIB, 1).unwrap();
     piece.view().slice(5..8).copy_from((&b"abc"[..]).into());
     piece.populate().unwrap();
@@ -103,7 +103,7 @@ fn committing_and_populating_keep_what_was_written() {
 
 #[test]
 fn pieces_are_aligned_and_outlive_the_handle() {
-    let arena = Arena::create(16 * MIB).unwrap();
+    let arena = Arena::create(AGREEMENT, 16 * MIB).unwrap();
     let pieces: Vec<_> = [1, 64, 8192, 4 * MIB].map(|align| arena.alloc(1, align).unwrap()).into();
     for (piece, align) in pieces.iter().zip([1, 64, 8192, 4 * MIB]) {
         assert_eq!(piece.offset() % align, 0);
@@ -116,7 +116,7 @@ fn pieces_are_aligned_and_outlive_the_handle() {
 
 #[test]
 fn an_abandoned_piece_stays_for_those_who_look_at_it() {
-    let arena = Arena::create(4 * MIB).unwrap();
+    let arena = Arena::create(AGREEMENT, 4 * MIB).unwrap();
     let piece = arena.alloc(MIB, 1).unwrap();
     piece.view().fill(3);
     let place = piece.offset();
@@ -128,7 +128,7 @@ fn an_abandoned_piece_stays_for_those_who_look_at_it() {
 
 #[test]
 fn an_allocation_that_cannot_be_is_an_error_and_leaves_the_rest_as_it_was() {
-    let arena = Arena::create(4 * MIB).unwrap();
+    let arena = Arena::create(AGREEMENT, 4 * MIB).unwrap();
     let half = arena.alloc(2 * MIB, 1).unwrap();
     let error = arena.alloc(3 * MIB, 1).unwrap_err();
     assert_eq!(
@@ -145,7 +145,7 @@ fn an_allocation_that_cannot_be_is_an_error_and_leaves_the_rest_as_it_was() {
 
 #[test]
 fn a_buffer_inside_is_told_from_one_outside() {
-    let arena = Arena::create(2 * MIB).unwrap();
+    let arena = Arena::create(AGREEMENT, 2 * MIB).unwrap();
     let piece = arena.alloc(100, 1).unwrap();
     let start = piece.view().as_mut_ptr().cast_const();
     assert_eq!(arena.offset_of(start, 100), Some(piece.offset()));
@@ -169,7 +169,7 @@ fn file(size: u64, seals: SealFlags) -> OwnedFd {
 
 #[test]
 fn a_file_that_its_owner_could_shorten_is_refused() {
-    let refusal = |seals| Arena::open(file(2 << 20, seals)).unwrap_err().to_string();
+    let refusal = |seals| Arena::open(AGREEMENT, file(2 << 20, seals)).unwrap_err().to_string();
     let all = refusal(SealFlags::empty());
     assert!(all.contains("not sealed against shrinking and growing and further seals"), "{all}");
     let shrink = refusal(SealFlags::GROW | SealFlags::SEAL);
@@ -180,19 +180,23 @@ fn a_file_that_its_owner_could_shorten_is_refused() {
 
 #[test]
 fn what_is_no_arena_is_refused() {
-    let sealed =
-        |size| Arena::open(file(size, SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL));
+    let sealed = |size| {
+        Arena::open(AGREEMENT, file(size, SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL))
+    };
     assert!(sealed(2 << 20).is_ok());
     for size in [0, 4096, (2 << 20) - 1] {
         assert!(matches!(sealed(size), Err(ArenaError::Unfit(Unfit::Size(_)))), "{size}");
     }
     let null = std::fs::File::open("/dev/null").unwrap();
-    assert!(matches!(Arena::open(null.into()), Err(ArenaError::Unfit(Unfit::NotMemory(_)))));
+    assert!(matches!(
+        Arena::open(AGREEMENT, null.into()),
+        Err(ArenaError::Unfit(Unfit::NotMemory(_)))
+    ));
 }
 
 #[test]
 fn an_arena_cannot_be_shortened_or_lengthened() {
-    let arena = Arena::create(4 * MIB).unwrap();
+    let arena = Arena::create(AGREEMENT, 4 * MIB).unwrap();
     for size in [2 << 20, 8 << 20] {
         assert_eq!(rustix::fs::ftruncate(&arena, size), Err(rustix::io::Errno::PERM));
     }
@@ -201,7 +205,7 @@ fn an_arena_cannot_be_shortened_or_lengthened() {
 #[test]
 fn more_than_the_machine_has_is_an_error_that_says_so() {
     let total = crate::memory::Memory::here().total as usize;
-    let arena = Arena::create(2 * total).unwrap();
+    let arena = Arena::create(AGREEMENT, 2 * total).unwrap();
     let error = arena.alloc(total + MIB, 1).unwrap_err();
     assert!(matches!(&error, ArenaError::NoMemory(shortage) if shortage.refusal.is_none()));
     assert!(error.to_string().contains("can still be had"), "{error}");
@@ -213,5 +217,5 @@ fn more_than_the_machine_has_is_an_error_that_says_so() {
 fn the_default_is_at_least_the_memory_there_is() {
     let memory = crate::memory::Memory::here().limit() as usize;
     assert!(Arena::default_size(1) >= memory);
-    assert!(Arena::create(Arena::default_size(4)).is_ok());
+    assert!(Arena::create(AGREEMENT, Arena::default_size(4)).is_ok());
 }

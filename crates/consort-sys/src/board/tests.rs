@@ -1,11 +1,12 @@
 //! The end of groups whose ranks are all in this process.
 
 use super::*;
+use crate::arena::AGREEMENT;
 
 /// The boards of so many ranks.
 fn boards(world: usize) -> Vec<Board> {
     let place = || {
-        let arena = Arena::create(1 << 20).unwrap();
+        let arena = Arena::create(AGREEMENT, 1 << 20).unwrap();
         let block = arena.alloc(Board::BYTES, Board::BYTES).unwrap();
         let offset = block.offset();
         block.abandon();

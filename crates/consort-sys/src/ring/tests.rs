@@ -9,6 +9,7 @@ use proptest::prelude::*;
 
 use super::envelope::Where;
 use super::*;
+use crate::arena::AGREEMENT;
 use crate::arena::Piece;
 use crate::reach::Beacon;
 use crate::view::Target;
@@ -267,12 +268,13 @@ fn pair_in_reach() -> (Rings, Rings) {
 }
 
 fn pair_with(reach: Option<Reach>) -> (Rings, Rings) {
-    let arenas = [(); 2].map(|()| Arena::create(16 << 20).unwrap());
+    let arenas = [(); 2].map(|()| Arena::create(AGREEMENT, 16 << 20).unwrap());
     let blocks = arenas.each_ref().map(|arena| arena.alloc(Rings::block_bytes(2), LINE).unwrap());
     let rings = |me: usize| {
         let places = [0, 1].map(|rank| {
             let arena = &arenas[rank];
-            let peers = || Arena::open(arena.as_fd().try_clone_to_owned().unwrap()).unwrap();
+            let peers =
+                || Arena::open(AGREEMENT, arena.as_fd().try_clone_to_owned().unwrap()).unwrap();
             (if rank == me { arena.clone() } else { peers() }, blocks[rank].offset())
         });
         Rings::new(me, &places, &[reach; 2]).unwrap()

@@ -2,6 +2,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use super::*;
+use crate::arena::AGREEMENT;
 use crate::lock::Latch;
 use crate::view::Source;
 
@@ -10,7 +11,7 @@ fn ranks(world: usize, channels: usize, bytes: usize) -> Vec<Windows> {
     let shape = Shape { world, channels, bytes };
     let places: Vec<Place> = (0..world)
         .map(|_| {
-            let arena = Arena::create(4 << 20).unwrap();
+            let arena = Arena::create(AGREEMENT, 4 << 20).unwrap();
             let take = |bytes| arena.alloc(bytes, LINE).unwrap();
             let (control, data) = (take(shape.control_bytes().unwrap()), take(bytes));
             let place = Place { control: control.offset(), data: data.offset(), arena };
@@ -166,7 +167,7 @@ fn a_window_is_deserted_when_every_rank_has_left_it() {
 
 #[test]
 fn places_that_are_not_in_their_arena_are_refused() {
-    let arena = Arena::create(2 << 20).unwrap();
+    let arena = Arena::create(AGREEMENT, 2 << 20).unwrap();
     let place = |control, data| vec![Place { arena: arena.clone(), control, data }];
     let windows = |shape, places| Windows::new(0, shape, places, Patience::for_ranks(1, 1));
     let shape = Shape { world: 1, channels: 2, bytes: 100 };

@@ -15,10 +15,12 @@ use rustix::process::Signal;
 
 use crate::meeting::{LIMIT, MIB, announce, exchange, meet, until, word};
 
+use super::AGREEMENT;
+
 #[test]
 fn a_killed_owner_leaves_its_memory_to_its_peers_and_nothing_else() {
     let mut job = Ranks::new(2).start(|ctx| {
-        let arena = Arena::create(64 * MIB).unwrap();
+        let arena = Arena::create(AGREEMENT, 64 * MIB).unwrap();
         let piece = arena.alloc(MIB, 1).unwrap();
         piece.view().fill(0x5A);
         let mut peers = meet(ctx, &arena);
@@ -49,7 +51,7 @@ fn a_killed_owner_leaves_its_memory_to_its_peers_and_nothing_else() {
 #[test]
 fn a_rank_killed_before_it_comes_is_named_long_before_the_deadline() {
     let mut job = Ranks::new(3).start(|ctx| {
-        let arena = Arena::create(4 * MIB).unwrap();
+        let arena = Arena::create(AGREEMENT, 4 * MIB).unwrap();
         let (door, peers) = announce(ctx);
         if ctx.rank() == 1 {
             ctx.reach("open");
@@ -75,7 +77,7 @@ fn a_rank_killed_before_it_comes_is_named_long_before_the_deadline() {
 #[test]
 fn a_stopped_rank_is_named_at_the_deadline() {
     let mut job = Ranks::new(3).start(|ctx| {
-        let arena = Arena::create(4 * MIB).unwrap();
+        let arena = Arena::create(AGREEMENT, 4 * MIB).unwrap();
         let (door, peers) = announce(ctx);
         ctx.reach("open");
         let () = ctx.told("one is stopped");
@@ -101,7 +103,7 @@ fn a_stopped_rank_is_named_at_the_deadline() {
 
 #[test]
 fn a_forked_copy_of_a_rank_gives_nothing_back() {
-    let arena = Arena::create(4 * MIB).unwrap();
+    let arena = Arena::create(AGREEMENT, 4 * MIB).unwrap();
     let piece = arena.alloc(4 * MIB, 1).unwrap();
     piece.view().fill(7);
     let mut piece = Some(piece);

@@ -9,18 +9,20 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::meeting::MIB;
 
+use super::AGREEMENT;
+
 #[test]
 fn where_addresses_are_scarce_the_arena_is_smaller() {
     ranks(1, |_| {
         let room = (600 * MIB) as u64;
         limit(Resource::As, used_addresses() + room);
-        let arena = Arena::create(64 << 30).unwrap();
+        let arena = Arena::create(AGREEMENT, 64 << 30).unwrap();
         assert!((256 * MIB..600 * MIB).contains(&arena.size()), "{}", arena.size());
         assert!(arena.alloc(MIB, 1).is_ok());
-        let error = Arena::create(64 << 30).unwrap_err();
+        let error = Arena::create(AGREEMENT, 64 << 30).unwrap_err();
         assert!(matches!(error, ArenaError::Map { .. }), "{error}");
         assert!(error.to_string().contains("256.0 MiB") && error.to_string().contains("ulimit -v"));
-        let peer = Arena::open(rustix::io::dup(&arena).unwrap()).unwrap_err();
+        let peer = Arena::open(AGREEMENT, rustix::io::dup(&arena).unwrap()).unwrap_err();
         assert!(matches!(peer, ArenaError::Map { .. }), "{peer}");
         assert!(Arena::default_size(1) <= (used_addresses() + room) as usize);
     });
@@ -30,11 +32,11 @@ fn where_addresses_are_scarce_the_arena_is_smaller() {
 fn a_limit_on_files_is_an_error_and_no_signal() {
     ranks(1, |_| {
         limit(Resource::Fsize, (300 * MIB) as u64);
-        assert_eq!(Arena::create(64 << 30).unwrap().size(), 300 * MIB);
+        assert_eq!(Arena::create(AGREEMENT, 64 << 30).unwrap().size(), 300 * MIB);
         limit(Resource::Fsize, 100 * MIB as u64);
-        let error = Arena::create(64 << 30).unwrap_err().to_string();
+        let error = Arena::create(AGREEMENT, 64 << 30).unwrap_err().to_string();
         assert!(error.contains("files of more than 100.0 MiB"), "{error}");
-        assert!(Arena::create(100 * MIB).unwrap().alloc(99 * MIB, 1).is_ok());
+        assert!(Arena::create(AGREEMENT, 100 * MIB).unwrap().alloc(99 * MIB, 1).is_ok());
     });
 }
 
@@ -44,7 +46,7 @@ fn a_full_control_group_is_an_error_and_ends_nobody() {
         let group: Option<PathBuf> = ctx.told("group");
         let Some(group) = group else { return };
         fs::write(group.join("cgroup.procs"), std::process::id().to_string()).unwrap();
-        let arena = Arena::create(1 << 30).unwrap();
+        let arena = Arena::create(AGREEMENT, 1 << 30).unwrap();
         let held = arena.alloc(40 * MIB, 1).unwrap();
         let taken = || rustix::fs::fstat(&arena).unwrap().st_blocks as usize * 512;
         let error = arena.alloc(60 * MIB, 1).unwrap_err();

@@ -6,3 +6,8 @@ mod failure;
 mod limits;
 mod meeting;
 mod neighbours;
+
+use consort_sys::arena::Agreement;
+
+// SAFETY: every test uses what it shares as bytes or as words, and in an order that it ensures.
+const AGREEMENT: Agreement = unsafe { Agreement::keep() };

@@ -11,6 +11,8 @@ use consort_sys::life::Life;
 use consort_sys::pass::{Door, Offer, PassError, Peer, PeerDoor};
 use consort_testkit::Context;
 
+use super::AGREEMENT;
+
 pub(crate) const MIB: usize = 1 << 20;
 pub(crate) const TOKEN: [u8; 32] = [3; 32];
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
@@ -27,7 +29,7 @@ pub(crate) fn meet(ctx: &Context, arena: &Arena) -> Vec<Neighbour> {
     let (door, peers) = announce(ctx);
     let peers = exchange(ctx, door, &peers, arena, LIMIT).unwrap();
     let open = |Peer { rank, descriptor, life, .. }| {
-        let arena = Arena::open(descriptor).unwrap();
+        let arena = Arena::open(AGREEMENT, descriptor).unwrap();
         Neighbour { rank, arena, life }
     };
     peers.into_iter().map(open).collect()

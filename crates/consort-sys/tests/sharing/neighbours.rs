@@ -11,10 +11,12 @@ use consort_testkit::ranks;
 
 use crate::meeting::{LIMIT, MIB, announce, exchange, meet, until, word, word64};
 
+use super::AGREEMENT;
+
 #[test]
 fn ranks_see_each_others_bytes_and_words() {
     ranks(4, |ctx| {
-        let arena = Arena::create(64 * MIB).unwrap();
+        let arena = Arena::create(AGREEMENT, 64 * MIB).unwrap();
         let (words, bytes) = (arena.alloc(64, 64).unwrap(), arena.alloc(5 * MIB, 64).unwrap());
         let peers = meet(ctx, &arena);
         // All ranks allocate alike, so their pieces lie alike.
@@ -45,7 +47,7 @@ fn ranks_see_each_others_bytes_and_words() {
 fn a_meeting_of_many_leaves_nothing_behind() {
     ranks(16, |ctx| {
         let count = |of: &str| fs::read_dir(format!("/proc/self/{of}")).unwrap().count();
-        let arena = Arena::create(4 * MIB).unwrap();
+        let arena = Arena::create(AGREEMENT, 4 * MIB).unwrap();
         let (open, threads) = (count("fd"), count("task"));
         let (door, peers) = announce(ctx);
         let name = door.name().to_owned();
@@ -61,7 +63,7 @@ fn a_meeting_of_many_leaves_nothing_behind() {
 
 #[test]
 fn a_program_that_a_rank_starts_gets_nothing_of_its_memory() {
-    let arena = Arena::create(4 * MIB).unwrap();
+    let arena = Arena::create(AGREEMENT, 4 * MIB).unwrap();
     let _piece = arena.alloc(MIB, 1).unwrap();
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     assert!(maps.contains("memfd:consort"), "this process has it");

@@ -402,10 +402,11 @@ pub(super) const MOST: usize = Ground::BUFFER / 64;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::neighbourhood::AGREEMENT;
 
     #[test]
     fn more_ranks_than_have_room_in_a_buffer_are_refused() {
-        let arena = Arena::create(64 << 20).unwrap();
+        let arena = Arena::create(AGREEMENT, 64 << 20).unwrap();
         let place = Place::take(&arena, 1).unwrap();
         let neighbours = vec![Neighbour { arena, life: None, reach: None }; MOST + 1];
         let offsets = vec![place.offsets(); MOST + 1];

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test ends with the first surprise")]
 
 mod failure;
-mod kills;
 mod fork;
+mod kills;
 mod meet;
 mod meeting;
 mod shortage;

@@ -12,10 +12,11 @@ use crate::call::Call;
 use crate::engine::lane::{Lane, Neighbour, Place};
 use crate::engine::verdict::{Cause, Waiting};
 use crate::error::Error;
+use crate::neighbourhood::AGREEMENT;
 
 /// Three ranks, and where each has its board.
 fn lanes() -> (Vec<Lane>, Vec<(Arena, usize)>) {
-    let arenas = [(); 3].map(|()| Arena::create(64 << 20).unwrap());
+    let arenas = [(); 3].map(|()| Arena::create(AGREEMENT, 64 << 20).unwrap());
     let neighbour = |arena: &Arena| Neighbour { arena: arena.clone(), life: None, reach: None };
     let neighbours: Vec<Neighbour> = arenas.iter().map(neighbour).collect();
     let places = arenas.each_ref().map(|arena| Place::take(arena, 3).unwrap());

@@ -12,12 +12,14 @@ use super::*;
 use crate::engine::lane::Neighbour;
 use crate::error::Error;
 use crate::group::Rank;
+use crate::neighbourhood::AGREEMENT;
 use crate::p2p::{Incoming, Outgoing, Tag};
 
 /// Ranks that share memory with each other, in one process.
 pub(super) fn posts(world: usize) -> Vec<Post> {
     let patience = Patience::for_ranks(world, 1);
-    let arenas: Vec<Arena> = (0..world).map(|_| Arena::create(16 << 20).unwrap()).collect();
+    let arenas: Vec<Arena> =
+        (0..world).map(|_| Arena::create(AGREEMENT, 16 << 20).unwrap()).collect();
     let pieces = |bytes: usize| -> Vec<Piece> {
         arenas.iter().map(|arena| arena.alloc(bytes, Board::BYTES).unwrap()).collect()
     };

@@ -12,6 +12,7 @@ use crate::engine::lane::{MOST, Neighbour, Place};
 use crate::engine::pace::{Pace, at_once};
 use crate::error::Error;
 use crate::group::Rank;
+use crate::neighbourhood::AGREEMENT;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -85,7 +86,7 @@ fn lie(call: &Call<'_>, sizes: &[u64], told: &str) {
 
 /// The lanes of two ranks of one process.
 fn lanes() -> [Lane; 2] {
-    let arenas = [(); 2].map(|()| Arena::create(64 << 20).unwrap());
+    let arenas = [(); 2].map(|()| Arena::create(AGREEMENT, 64 << 20).unwrap());
     let neighbour = |arena: &Arena| Neighbour { arena: arena.clone(), life: None, reach: None };
     let neighbours: Vec<Neighbour> = arenas.iter().map(neighbour).collect();
     let places = arenas.each_ref().map(|arena| Place::take(arena, 2).unwrap());

@@ -6,6 +6,7 @@ use consort_sys::ring::{Outlet, Rings, Sending};
 use super::*;
 use crate::engine::post::exchange::Exchange;
 use crate::group::Rank;
+use crate::neighbourhood::AGREEMENT;
 use crate::p2p::{Incoming, Tag};
 
 #[test]
@@ -74,7 +75,7 @@ fn what_a_rank_sends_to_itself_has_no_limit() {
 /// A ring from rank 0 to rank 1, of whose messages so much is put away.
 fn ring(most: usize) -> (Outlet, Inbox) {
     let places = [(); 2].map(|()| {
-        let arena = Arena::create(4 << 20).unwrap();
+        let arena = Arena::create(AGREEMENT, 4 << 20).unwrap();
         let block = arena.alloc(Rings::block_bytes(2), 64).unwrap();
         let offset = block.offset();
         block.abandon();
