@@ -10,7 +10,7 @@
 mod against;
 mod agenda;
 mod args;
-mod bytes;
+pub(crate) mod bytes;
 mod data;
 mod measurer;
 mod memory;

@@ -9,6 +9,7 @@ mod bench;
 mod colour;
 mod doctor;
 mod files;
+mod plan;
 mod run;
 mod secret;
 
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => logged(|| doctor::main(&args)),
         Command::Secret(args) => secret::main(&args),
         Command::Bench(args) => logged(|| bench::main(&args)),
+        Command::Plan(args) => plan::main(&args),
         Command::BenchRank => bench::rank::main(),
         Command::Reach(args) => doctor::reach::main(args),
         Command::Rank(args) => run::shim::main(args),
@@ -46,6 +48,7 @@ enum Command {
     Secret(secret::Args),
 
     Bench(bench::Args),
+    Plan(plan::Args),
 
     /// What `bench` starts for each rank.
     #[command(name = "__bench_rank", hide = true)]

@@ -10,9 +10,10 @@
 //! children.
 //!
 //! - Chunks: the first half on one tree, the second half on the other.
-//! - Rounds: up to `2 ⌈log₂ n⌉` up, since the two children of a rank come one after the other, and
-//!   `⌈log₂ n⌉` down, where it sends to both at once.
-//! - Bytes: at most `m/2` up and `m` down for a rank, on any number of ranks.
+//! - Rounds: a rank has at most seven, whatever the world. The way is `2 ⌈log₂ n⌉` rounds up, since the
+//!   two children of a rank come one after the other, and `⌈log₂ n⌉` down, where it sends to both at
+//!   once.
+//! - Bytes: at most `m` up, a half in each tree, and `m` down, both halves of its children.
 //! - Rounding: a place between its children, `(left ∘ own) ∘ right`: in the order of ranks, in the
 //!   second half possibly turned. In `reduce` the root comes first.
 //! - In place: yes.
