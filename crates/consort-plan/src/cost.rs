@@ -13,7 +13,8 @@
 //!
 //! Two things make thousands of ranks fast. Where every rank does the same as any other, seen from
 //! itself ([`Algorithm::turns`]), hosts are alike, and only the ranks of one host are run. And of many
-//! segments only some are run, since after a while each takes as long as the one before it ([`Prediction::extrapolated`]).
+//! segments only some are run, since after a while each takes as long as the one before it
+//! ([`Prediction::extrapolated`]).
 //!
 //! The model knows nothing of congestion inside the network, of operating systems and of other
 //! jobs. It says which algorithm is better and by how much, not how many microseconds it takes.
