@@ -40,10 +40,11 @@ mod map;
 mod piece;
 mod size;
 mod space;
+mod turns;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 pub use error::{ArenaError, Shortage, Unfit};
 pub use piece::Piece;
@@ -52,6 +53,7 @@ pub use space::Space;
 use crate::origin::Origin;
 use crate::view::Target;
 use map::Map;
+use turns::Turns;
 
 /// A promise to use arenas only as ranks have agreed.
 ///
@@ -101,6 +103,8 @@ struct Shared {
 struct Owner {
     origin: Origin,
     space: Mutex<Space>,
+    /// Where it takes turns with the other ranks of its host, if there are any.
+    turns: OnceLock<Turns>,
 }
 
 impl Arena {
@@ -113,7 +117,7 @@ impl Arena {
     pub fn create(_: Agreement, bytes: usize) -> Result<Self, ArenaError> {
         let map = Map::create(bytes)?;
         let space = Mutex::new(Space::new(map.size()));
-        let owner = Some(Owner { origin: Origin::here(), space });
+        let owner = Some(Owner { origin: Origin::here(), space, turns: OnceLock::new() });
         Ok(Self { shared: Arc::new(Shared { map, owner }) })
     }
 
@@ -160,6 +164,20 @@ impl Arena {
         Piece::take(self, bytes, align)
     }
 
+    /// Has the owners of so many arenas take memory in turn when there is little left, so that those
+    /// who ask at the same moment are not given together what there is for one. `first` is one of
+    /// these arenas, the same on all of them.
+    ///
+    /// # Errors
+    /// When this process can have no more descriptors.
+    pub fn take_turns(&self, first: &Self, ranks: usize) -> std::io::Result<()> {
+        if let Some(owner) = &self.shared.owner {
+            let turns = Turns::new(first, ranks)?;
+            owner.turns.get_or_init(|| turns);
+        }
+        Ok(())
+    }
+
     /// The bytes from `offset` on; `None` when they are not all in the arena.
     ///
     /// As [agreed](Agreement), they are staging buffers, a ring, or an operand that a rank has lent to
@@ -204,6 +222,12 @@ impl Arena {
     /// When they are not in the arena, or there is no memory for those not committed.
     pub fn populate(&self, offset: usize, len: usize) -> Result<(), ArenaError> {
         self.shared.map.populate(offset, len)
+    }
+
+    /// Takes memory for all of a part, or for none of it.
+    fn commit(&self, offset: usize, len: usize) -> Result<(), ArenaError> {
+        let turns = self.shared.owner.as_ref().and_then(|owner| owner.turns.get());
+        commit::commit(self.as_fd(), offset, len, turns)
     }
 
     /// Runs with the free space, if this process is the owner.

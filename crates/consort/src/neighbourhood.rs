@@ -101,6 +101,11 @@ impl Neighbourhood {
                 neighbours.entry(rank).and_modify(|neighbour| neighbour.reach = Some(reach));
             }
         }
+        if let Some((_, first)) = neighbours.first_key_value().filter(|_| ranks > 1)
+            && let Err(error) = arena.take_turns(&first.arena, ranks)
+        {
+            tracing::warn!("ranks that need memory at once may get too much: {error}");
+        }
         let cores = Topology::here().effective_cores();
         let settled = Self { me, arena, neighbours, cores, left: Mutex::default() };
         if ranks < world {

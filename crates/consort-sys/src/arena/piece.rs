@@ -78,7 +78,7 @@ impl Piece {
     pub fn commit(&self) -> Result<(), ArenaError> {
         let mut committed = self.committed.lock().unwrap_or_else(PoisonError::into_inner);
         if !*committed {
-            commit::commit(self.arena.as_fd(), self.offset, self.room)?;
+            self.arena.commit(self.offset, self.room)?;
             *committed = true;
         }
         Ok(())

@@ -7,7 +7,7 @@ use consort_sys::arena::{Arena, ArenaError};
 use consort_testkit::{ControlGroup, Ranks, ranks, skip};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use crate::meeting::MIB;
+use crate::meeting::{MIB, meet};
 
 use super::AGREEMENT;
 
@@ -66,6 +66,53 @@ fn a_full_control_group_is_an_error_and_ends_nobody() {
     }
 }
 
+/// There is enough for two of four, each of which finds that there is enough for itself.
+#[test]
+fn who_ask_at_the_same_moment_are_not_given_together_what_there_is_for_one() {
+    let mut job = Ranks::new(4).start(|ctx| {
+        let group: Option<PathBuf> = ctx.told("group");
+        let arena = Arena::create(AGREEMENT, 1 << 30).unwrap();
+        let peers = meet(ctx, &arena);
+        let first = peers.iter().find(|peer| peer.rank == 0).map_or(&arena, |peer| &peer.arena);
+        arena.take_turns(first, 4).unwrap();
+        let Some(group) = group else { return vec![] };
+        fs::write(group.join("cgroup.procs"), std::process::id().to_string()).unwrap();
+        let mut given = Vec::new();
+        for round in 0..ROUNDS {
+            ctx.reach(&format!("ready {round}"));
+            let _: bool = ctx.told(&format!("take {round}"));
+            let taken = arena.alloc(24 * MIB, 1);
+            given.push(taken.is_ok());
+            ctx.reach(&format!("taken {round}"));
+            let _: bool = ctx.told(&format!("give {round}"));
+            if let Err(error) = taken {
+                assert!(matches!(error, ArenaError::NoMemory(_)), "{error}");
+            }
+        }
+        given
+    });
+    let group = ControlGroup::with_memory(80 * MIB as u64);
+    job.tell("group", &group.as_ref().ok().map(|group| group.path().to_owned()));
+    if group.is_ok() {
+        for round in 0..ROUNDS {
+            for (reached, told) in [("ready", "take"), ("taken", "give")] {
+                (0..4).for_each(|rank| job.await_point(rank, &format!("{reached} {round}")));
+                job.tell(&format!("{told} {round}"), &true);
+            }
+        }
+    }
+    let given = job.expect_all();
+    match group {
+        Err(reason) => skip(reason),
+        Ok(_group) => {
+            for round in 0..ROUNDS {
+                let count = given.iter().filter(|given| given[round]).count();
+                assert!((1..=3).contains(&count), "{count} of 4 were given it: {given:?}");
+            }
+        }
+    }
+}
+
 fn limit(resource: Resource, bytes: u64) {
     setrlimit(resource, Rlimit { current: Some(bytes), maximum: None }).unwrap();
 }
@@ -75,3 +122,5 @@ fn used_addresses() -> u64 {
     let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
     pages * rustix::param::page_size() as u64
 }
+
+const ROUNDS: usize = 10;

@@ -85,6 +85,42 @@ fn a_rank_without_memory_for_its_buffers_ends_the_group_and_is_named() {
     }
 }
 
+/// What one round needs is more than what is left, and more than four times what a rank needs.
+#[test]
+fn ranks_that_need_memory_at_the_same_moment_are_refused_and_nobody_is_killed() {
+    let job = Ranks::new(4).start(|ctx| {
+        let world = meet(ctx);
+        let limited: Option<PathBuf> = ctx.told("limited");
+        let Some(limited) = limited else { return };
+        fs::write(limited.join("cgroup.procs"), process::id().to_string()).unwrap();
+        world.barrier().unwrap();
+        for _ in 0..5 {
+            let mut held = Vec::new();
+            let error = loop {
+                match world.symmetric::<u8>(20 << 20) {
+                    Ok(memory) => {
+                        memory.local().unwrap().fill(1);
+                        held.push(memory);
+                    }
+                    Err(error) => break error,
+                }
+            };
+            assert!(matches!(error, Error::Memory(_) | Error::Asymmetric { .. }), "{error}");
+            assert!(!held.is_empty(), "{error}");
+            works(&world);
+            drop(held);
+            // All have left it before anybody takes more.
+            world.barrier().unwrap();
+        }
+    });
+    let limited = ControlGroup::with_memory(300 * MIB);
+    job.tell("limited", &limited.as_ref().ok().map(|group| group.path().to_owned()));
+    job.expect_all();
+    if let Err(reason) = limited {
+        skip(reason);
+    }
+}
+
 #[test]
 fn a_rank_without_memory_to_share_is_named_by_all_at_the_meeting() {
     ranks(3, |ctx| {
