@@ -221,12 +221,14 @@ impl Builder {
         self
     }
 
-    /// Meets the other ranks.
+    /// Meets the other ranks. A process comes to each round of a job once: to meet again, all ranks
+    /// give another [`epoch`](Self::epoch).
     ///
     /// # Errors
     /// [`Environment`](crate::Error::Environment) when something is missing or contradicts itself;
     /// [`Missing`](crate::Error::Missing) when some ranks did not come;
-    /// [`Differs`](crate::Error::Differs) when they were set up differently.
+    /// [`Differs`](crate::Error::Differs) when they were set up differently;
+    /// [`Twice`](crate::Error::Twice) when this process has come to this round before.
     pub fn init(self) -> Result<Group> {
         meeting::hold(&self.complete()?)
     }

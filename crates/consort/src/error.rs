@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use consort_store::ErrorKind;
+use consort_sys::host::HostId;
 
 /// The result of every call of this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -25,6 +26,35 @@ pub enum Error {
         rank: u32,
         /// Which ranks have what.
         differences: String,
+    },
+
+    /// Another process has come to the meeting as this rank.
+    #[error(
+        "process {process} on {host} has come to the meeting as rank {rank}: two processes were \
+         started with the same rank, or this store still holds an earlier job"
+    )]
+    RankTaken {
+        /// The rank.
+        rank: u32,
+        /// The host of the one that came first.
+        host: HostId,
+        /// The process that came first.
+        process: u32,
+    },
+
+    /// This process has come to the meeting before.
+    #[error(
+        "init was called twice in this process: it has come to round {epoch} of job {job:?} as rank \
+         {rank} before, and comes once to each round; clone the Group where it is needed in several \
+         places, or have ranks meet again in another round (Builder::epoch)"
+    )]
+    Twice {
+        /// The rank.
+        rank: u32,
+        /// The job.
+        job: String,
+        /// Its round.
+        epoch: u64,
     },
 
     /// Some ranks did not come.
@@ -290,6 +320,8 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Environment(_)
+            | Self::RankTaken { .. }
+            | Self::Twice { .. }
             | Self::Interface(_)
             | Self::Argument(_)
             | Self::SeveralHosts { .. }

@@ -114,6 +114,10 @@ pub use work::{Begun, Completion, Failed, Work};
 /// | `CONSORT_INTERFACE` | the name or address of the network interface to use | the one that leads to the store |
 /// | `CONSORT_LOG` | what the `consort` program logs | `warn` |
 ///
+/// A process comes to each round of a job once, and keeps its [`Group`], of which clones are the same:
+/// a second call is an [error](Error::Twice), even when the group was dropped or the first call has
+/// failed. To meet again, all ranks give another [`epoch`](Builder::epoch).
+///
 /// # Errors
 /// One error lists everything that was found and everything that is missing; see [`Error`] for
 /// the others.

@@ -1,5 +1,7 @@
 //! The meeting itself: find the store, show cards, compare them.
 
+mod claim;
+
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -9,12 +11,13 @@ use std::time::{Duration, Instant};
 use consort_store::PROTOCOL_VERSION;
 use consort_store::{
     Deadline, Dial, Error as StoreError, FileStore, MemStore, Place, PrefixStore, Secret, Server,
-    Store, Swap, TcpStore,
+    Store, TcpStore,
 };
 use consort_sys::host::HostId;
 use consort_sys::net::{Choice, choose};
 use consort_sys::origin::Own;
 
+use self::claim::{place_of, take_place};
 use crate::builder::Invitation;
 use crate::card::Card;
 use crate::duration;
@@ -35,7 +38,7 @@ pub(crate) fn hold(invitation: &Invitation) -> Result<Group> {
     let name = format!("{}/{}", invitation.job, invitation.epoch);
     let round: Arc<dyn Store> = Arc::new(PrefixStore::new(&name, store));
     let meeting = PrefixStore::new(MEETING, round.clone());
-    take_place(&meeting, invitation.rank)?;
+    take_place(&meeting, invitation)?;
     // From here on even a failed meeting is left in order.
     let exit = remote.map(|Remote { hasty, server }| {
         let hasty = PrefixStore::new(MEETING, PrefixStore::new(&name, hasty));
@@ -136,14 +139,6 @@ fn is_elsewhere(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable)
 }
 
-/// Of two processes with one rank the second has no part in the meeting, nor in leaving it.
-fn take_place(meeting: &dyn Store, rank: u32) -> Result<()> {
-    match meeting.compare_set(&place_of(rank), None, b"taken")? {
-        Swap::Swapped => Ok(()),
-        _ => Err(StoreError::RankTaken { rank, occasion: "the meeting".to_owned() }.into()),
-    }
-}
-
 /// Shows this rank's card and hears the verdict, with everyone's cards if they agree.
 ///
 /// Rank 0 judges for all: it takes the cards as they come, so that ranks which were set up
@@ -231,10 +226,6 @@ fn must_be_the_same(invitation: &Invitation) -> BTreeMap<String, String> {
 
 fn member(rank: u32, Card { host, address, process, .. }: Card) -> Member {
     Member { rank: Rank(rank), host, address, process }
-}
-
-fn place_of(rank: u32) -> String {
-    format!("card/{rank}")
 }
 
 /// What this build can do that another might not.

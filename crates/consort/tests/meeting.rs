@@ -204,10 +204,39 @@ fn two_processes_of_one_rank_are_found_out() {
         job.await_point(rank, "judged");
     }
     job.tell("all are judged", &"yes");
+    let pids = [0, 1, 2].map(|rank| job.pid(rank));
     let errors = job.expect_all();
     let told: Vec<&String> = errors.iter().filter(|error| !error.is_empty()).collect();
     assert_eq!(told.len(), 1, "{errors:?}");
+    let first = if errors[1].is_empty() { pids[1] } else { pids[2] };
+    let who = format!("process {first} on ");
+    assert!(told[0].starts_with(&who), "{}", told[0]);
     assert!(told[0].contains("as rank 1: two processes were started with the same rank"));
+}
+
+/// As under a launcher, which holds the store.
+#[test]
+fn a_process_that_calls_init_twice_in_a_round_is_told_so() {
+    let secret = Secret::generate().unwrap();
+    let server = Server::start("127.0.0.1:0".parse().unwrap(), &secret).unwrap();
+    let job = Ranks::new(2).start(|ctx| {
+        let group = invited(ctx).init().unwrap();
+        let again = invited(ctx).init().unwrap_err();
+        group.barrier().unwrap();
+        drop(group);
+        let after = invited(ctx).init().unwrap_err();
+        for error in [again, after] {
+            assert!(matches!(&error, Error::Twice { rank, .. } if *rank == ctx.rank()), "{error}");
+            let said =
+                "init was called twice in this process: it has come to round 0 of job \"job\"";
+            assert!(error.to_string().starts_with(said), "{error}");
+        }
+        for epoch in 1..4 {
+            invited(ctx).epoch(epoch).init().unwrap().barrier().unwrap();
+        }
+    });
+    job.tell("where", &(server.address().port(), secret.to_hex()));
+    job.expect_all();
 }
 
 #[test]
