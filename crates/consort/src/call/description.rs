@@ -93,6 +93,9 @@ pub(crate) enum Within {
     Nothing,
     Operand,
     OperandAndResult,
+    /// All of it, but in place, so that it cannot be worked on there. Ranks that agree on the rest do
+    /// not have to agree on that: it is here for people.
+    InPlace,
 }
 
 /// What a call is for: ranks that make the same one for different ends disagree.
@@ -202,7 +205,11 @@ impl Description {
     /// A digest of this call and of those whose digest is given.
     #[inline]
     pub(crate) fn digest(&self, before: u64) -> u64 {
-        let [word, extent] = self.pack();
+        let within = match self.within {
+            Within::InPlace => Within::Nothing,
+            within => within,
+        };
+        let [word, extent] = Self { within, ..*self }.pack();
         mix(mix(mix(before, word), extent), self.factor)
     }
 
@@ -248,6 +255,7 @@ impl Description {
             0 => Within::Nothing,
             1 => Within::Operand,
             2 => Within::OperandAndResult,
+            3 => Within::InPlace,
             _ => return None,
         };
         let root = (word >> 32 != NO_ROOT).then_some((word >> 32) as u32);
@@ -282,6 +290,7 @@ impl fmt::Display for Description {
             Within::Nothing => {}
             Within::Operand => f.write_str(" in symmetric memory")?,
             Within::OperandAndResult => f.write_str(" in symmetric memory, as is its result")?,
+            Within::InPlace => f.write_str(" in symmetric memory, in place")?,
         }
         if let Some(root) = self.root {
             write!(f, ", root {root}")?;

@@ -21,7 +21,7 @@ use super::post::Post;
 use super::queue::Queue;
 use super::verdict::Cause;
 use crate::backend::Terms;
-use crate::call::{Call, Description, Within};
+use crate::call::{Call, Description};
 use crate::error::{Error, Result};
 
 /// A rank of the group, as its host knows it.
@@ -202,8 +202,9 @@ impl Lane {
     #[inline]
     pub(super) fn begin(&mut self, call: &Call<'_>, terms: Terms) -> (Option<Window>, Description) {
         // Ranks have to agree on it even where it makes no difference: it would for more data.
-        let place = Window::of(call, self.lookout.arena(self.me), self.world(), terms.in_windows);
-        let within = place.map_or(Within::Nothing, |place| place.within());
+        let arena = self.lookout.arena(self.me);
+        let place = Window::of(call, arena, self.world(), terms.in_windows);
+        let within = Window::within(place, call, arena);
         let window = place.filter(|place| terms.in_windows || place.is_worth_it());
         let description =
             Description::of(call, self.world(), within).made_for(terms.purpose, terms.sizes);

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use consort::{Error, ErrorKind, Group, ReduceOp, Result};
+use consort::{Call, Element, Error, ErrorKind, Group, Inputs, Outputs, ReduceOp, Result};
 use consort_testkit::ranks;
 
 use super::faults::same_everywhere;
@@ -47,6 +47,40 @@ fn about_what_a_call_is_for_is_told_on_every_rank() {
         let words = |group: &Group| group.all_gather(&[1_u64; 9], &mut [0; 27]);
         disagree(&group, words, "all_gather of 9 u64", memory, "asking for symmetric memory");
         disagree(&group, split, "split", memory, "asking for symmetric memory");
+        works(&group);
+    });
+}
+
+/// What is exchanged in place cannot be worked on in symmetric memory, on no rank then.
+#[test]
+fn about_whether_memory_is_exchanged_in_place_is_told_on_every_rank() {
+    ranks(3, |ctx| {
+        let group = meet(ctx);
+        let memory = group.symmetric::<u64>(6 << 10).unwrap();
+        let exchange = |group: &Group, in_place: bool| {
+            let mut window = memory.local()?;
+            let (from, to) = window.split_at_mut(3 << 10);
+            let (dtype, uneven) = (u64::DTYPE, false);
+            let from = u64::target(from);
+            let outputs = Outputs::Equal(if in_place { from } else { u64::target(to) });
+            let inputs = Inputs::Equal(from.into());
+            group.call(&Call::AllToAll { dtype, uneven, inputs, outputs })
+        };
+        let (in_place, apart) = (|it: &Group| exchange(it, true), |it: &Group| exchange(it, false));
+        let call = "all_to_all of 1024 u64 in symmetric memory";
+        disagree(&group, in_place, &format!("{call}, in place"), apart, call);
+        // Where nobody has it in symmetric memory, and where all have it in place, they agree.
+        in_place(&group).unwrap();
+        let mut numbers = vec![1_u64; 3 << 10];
+        let output = u64::target(&mut numbers);
+        let (inputs, outputs) = (Inputs::Equal(output.into()), Outputs::Equal(output));
+        match group.rank().get() {
+            0 => in_place(&group).unwrap(),
+            _ => {
+                let (dtype, uneven) = (u64::DTYPE, false);
+                group.call(&Call::AllToAll { dtype, uneven, inputs, outputs }).unwrap();
+            }
+        }
         works(&group);
     });
 }

@@ -50,9 +50,15 @@ impl Place {
         self.bytes >= WORTH_IT
     }
 
-    /// What lies in symmetric memory.
-    pub(in super::super) fn within(&self) -> Within {
-        if self.result.is_some() { Within::OperandAndResult } else { Within::Operand }
+    /// What of a call with this place lies in symmetric memory.
+    #[inline]
+    pub(in super::super) fn within(place: Option<Self>, call: &Call<'_>, arena: &Arena) -> Within {
+        match place {
+            Some(Self { result: Some(_), .. }) => Within::OperandAndResult,
+            Some(Self { result: None, .. }) => Within::Operand,
+            None if is_there_in_place(call, arena) => Within::InPlace,
+            None => Within::Nothing,
+        }
     }
 }
 
@@ -70,6 +76,19 @@ fn operand_of<'a>(call: &Call<'a>) -> Option<Source<'a>> {
         Call::Broadcast { buffer, .. } => buffer.into(),
         _ => return None,
     })
+}
+
+/// Whether a call would be worked on where it is if it were not in place.
+#[inline]
+fn is_there_in_place(call: &Call<'_>, arena: &Arena) -> bool {
+    let Call::AllToAll { inputs: Inputs::Equal(input), outputs: Outputs::Equal(output), .. } =
+        *call
+    else {
+        return false;
+    };
+    is_in_place(input, output)
+        && !input.is_empty()
+        && arena.offset_of(input.as_ptr(), input.len()).is_some()
 }
 
 /// What a rank does once it knows where everyone's operand is.
