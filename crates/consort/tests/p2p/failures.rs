@@ -31,6 +31,33 @@ fn a_peer_that_is_killed_while_anybody_is_waited_for_is_named() {
     assert!(errors[0].contains("rank 1 is gone"), "{errors:?}");
 }
 
+/// There would be room for it in the ring, but nobody reads it any more.
+#[test]
+fn a_short_message_to_a_rank_that_has_left_is_refused_and_not_lost_in_silence() {
+    ranks(2, |ctx| {
+        let world = meet(ctx);
+        let group = world.split(Some(0), 0).unwrap().unwrap();
+        if ctx.rank() == 1 {
+            group.send(&[9_u8], 0, 7).unwrap();
+            drop(group);
+            world.barrier().unwrap();
+            return;
+        }
+        world.barrier().unwrap();
+        let (sync, later) = (group.send(&[1_u8], 1, 7), group.send_async(vec![1_u8], 1, 7));
+        let later = later.and_then(|work| work.wait()).map(drop).map_err(Error::from);
+        for error in [sync, later].map(Result::unwrap_err) {
+            let Error::Left { ranks, call, .. } = &error else { panic!("{error}") };
+            assert_eq!((&ranks[..], &call[..]), (&[1][..], "send of 1 u8 to rank 1 with tag 7"));
+            assert_eq!(error.kind(), ErrorKind::PeerGone);
+        }
+        // What it sent before can be received.
+        let mut last = [0_u8];
+        group.recv(&mut last, 1, 7).unwrap();
+        assert!(last == [9] && group.error().is_none());
+    });
+}
+
 /// Kills rank 1 while rank 0 waits in a call that fails, and rank 2 in a call for rank 0. Gives
 /// what both were told.
 fn kill_rank_1(call: impl Fn(&Context, &Group) -> Error) -> Vec<String> {

@@ -11,6 +11,7 @@ use crate::engine::lookout::{Stakes, Stuck};
 use crate::engine::patient::Since;
 use crate::engine::verdict::{Cause, Waiting};
 use crate::error::Error;
+use crate::p2p::Outgoing;
 
 /// How long to wait, and since when.
 #[derive(Debug)]
@@ -61,6 +62,14 @@ impl Post {
         let is_cut_off = matches!(stuck, Stuck::Late) && exchange.is_under_way();
         let stakes = if is_cut_off { Stakes::Group } else { Stakes::Wait };
         self.lookout.give_up(stuck, waiting, missing, stakes)
+    }
+
+    /// What the caller is told of a message to a rank that has left: there would be room for it, but
+    /// nobody to read it.
+    #[cold]
+    pub(super) fn has_left(&self, message: Outgoing<'_>) -> Error {
+        let stuck = Stuck::Left { ranks: vec![message.to.index()] };
+        self.give_up(&Exchange::new(Some(message), None), Duration::ZERO, stuck)
     }
 
     /// What the caller is told of a message that did not fit.
