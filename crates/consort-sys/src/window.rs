@@ -21,6 +21,7 @@ mod signal;
 #[cfg(test)]
 mod tests;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -85,6 +86,8 @@ pub struct Windows {
     places: Vec<Place>,
     /// Learns from each wait. A copy waits, as several threads may.
     patience: Mutex<Patience>,
+    /// Which thread of this process has each rank's window, or is copying: 0 for none.
+    threads: Vec<AtomicUsize>,
 }
 
 impl Windows {
@@ -103,7 +106,9 @@ impl Windows {
         };
         let sane = me < shape.world && shape.world == places.len();
         let possible = shape.world <= Shape::MOST_RANKS && places.iter().all(fits);
-        (sane && possible).then_some(Self { me, shape, places, patience: Mutex::new(patience) })
+        let threads = places.iter().map(|_| AtomicUsize::new(0)).collect();
+        let patience = Mutex::new(patience);
+        (sane && possible).then_some(Self { me, shape, places, patience, threads })
     }
 
     /// What is the same on every rank.
@@ -175,6 +180,12 @@ impl Windows {
             || tell(lock::hosts(&control, self.shape.world), &mut check),
         )?;
         Ok(Visit::new(self, rank))
+    }
+
+    /// Whether this very thread has a rank's window, or copies to and from it: then there is no use
+    /// in waiting for it.
+    pub fn is_held_here(&self, rank: usize) -> bool {
+        self.threads[rank].load(Ordering::Relaxed) == this_thread()
     }
 
     /// Sends a signal to a rank. Signals that are not waited for yet are counted.
@@ -301,6 +312,18 @@ impl Windows {
         }
     }
 
+    /// Notes that this thread has a rank's window, which no other thread has then.
+    #[inline]
+    fn note_thread(&self, rank: usize) {
+        self.threads[rank].store(this_thread(), Ordering::Relaxed);
+    }
+
+    /// Before it is given back.
+    #[inline]
+    fn forget_thread(&self, rank: usize) {
+        self.threads[rank].store(0, Ordering::Relaxed);
+    }
+
     /// Whether this process has them, and not the one that it was forked from.
     #[inline]
     fn are_ours(&self) -> bool {
@@ -318,6 +341,13 @@ impl Windows {
         let Place { arena, data, .. } = &self.places[rank];
         arena.view(*data, self.shape.bytes).expect("it was checked")
     }
+}
+
+/// A number that no other thread has which lives now; never 0.
+#[inline]
+fn this_thread() -> usize {
+    thread_local!(static HERE: u8 = const { 0 });
+    HERE.with(|here| std::ptr::from_ref(here).addr())
 }
 
 /// Asks whether to wait for these ranks.

@@ -158,9 +158,15 @@ impl<T: Plain> Symmetric<T> {
     }
 
     /// A rank of the group, as an index, for this process to do something with its memory.
+    ///
+    /// # Errors
+    /// When there is no such rank; when the group has ended; in a forked child.
     #[inline]
     fn index(&self, rank: impl Into<Rank>) -> Result<usize> {
-        self.group.shared.job.home.check()?;
+        let lookout = self.group.commons()?.lookout();
+        if lookout.has_ended() {
+            return Err(lookout.ended());
+        }
         let rank = rank.into();
         if rank.index() < self.world() {
             return Ok(rank.index());

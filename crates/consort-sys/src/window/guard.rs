@@ -1,8 +1,8 @@
 //! The ways to touch a window.
 
-use std::cell::Cell;
 use std::marker::PhantomData;
 use std::slice;
+use std::sync::MutexGuard;
 
 use super::{Plain, Windows};
 use crate::lock;
@@ -14,12 +14,15 @@ use crate::view::Target;
 pub struct Alone<'a> {
     windows: &'a Windows,
     rank: usize,
+    // It is noted which thread has it, so it stays there.
+    stays: PhantomData<MutexGuard<'static, ()>>,
 }
 
 impl<'a> Alone<'a> {
     /// When the lock was taken.
     pub(super) fn new(windows: &'a Windows, rank: usize) -> Self {
-        Self { windows, rank }
+        windows.note_thread(rank);
+        Self { windows, rank, stays: PhantomData }
     }
 
     /// Whose window it is.
@@ -56,6 +59,7 @@ impl Drop for Alone<'_> {
             // A forked child's parent has it still.
             return;
         }
+        self.windows.forget_thread(self.rank);
         let control = self.windows.control(self.rank);
         let wanted = lock::is_wanted(&control);
         lock::end_alone(&control);
@@ -72,13 +76,14 @@ impl Drop for Alone<'_> {
 pub struct Visit<'a> {
     windows: &'a Windows,
     rank: usize,
-    // Of one rank, one thread visits: it may go to another thread, but not be used by two.
-    one_thread: PhantomData<Cell<()>>,
+    // Of one rank, one thread visits, of which it is noted which.
+    one_thread: PhantomData<*const ()>,
 }
 
 impl<'a> Visit<'a> {
     /// When the lock was taken.
     pub(super) fn new(windows: &'a Windows, rank: usize) -> Self {
+        windows.note_thread(rank);
         Self { windows, rank, one_thread: PhantomData }
     }
 
@@ -99,6 +104,7 @@ impl Drop for Visit<'_> {
         if !self.windows.are_ours() {
             return;
         }
+        self.windows.forget_thread(self.rank);
         lock::end_visit(&self.windows.control(self.rank), self.windows.me);
     }
 }

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Range};
 
 use consort_sys::view::Target;
-use consort_sys::window::{Alone, Damaged, Plain, Visit};
+use consort_sys::window::{Alone, Damaged, Plain, Visit, Windows};
 
 use super::Symmetric;
 use super::wait::Wait;
@@ -33,8 +33,10 @@ impl<T: Plain> Symmetric<T> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Held`] when others do not let go of it before the deadline; [`Error::PeerLost`] when
-    /// one of them is gone, which ends the group; and what has ended it, if the group has ended.
+    /// [`Error::Argument`] when this thread has it already, as in `memory.local()?[0] =
+    /// memory.local()?[1]`; [`Error::Held`] when others do not let go of it before the deadline;
+    /// [`Error::PeerLost`] when one of them is gone, which ends the group; and what has ended it, if
+    /// the group has ended.
     pub fn local(&self) -> Result<Window<'_, T>> {
         self.peer(self.rank())
     }
@@ -55,16 +57,10 @@ impl<T: Plain> Symmetric<T> {
     /// As [`local`](Self::local), and when there is no such rank.
     pub fn peer(&self, rank: impl Into<Rank>) -> Result<Window<'_, T>> {
         let rank = self.index(rank)?;
-        let mut wait = Wait::new(&self.group)?;
-        let mut holders = Vec::new();
-        let look_round = |now: Result<&[usize], Damaged>| {
-            let now = now.map_err(|damage| Stuck::Damaged { rank, what: damage.to_string() })?;
-            holders = now.to_vec();
-            wait.look_round(now)
-        };
-        match self.memory.windows().alone(rank, look_round) {
+        let mut queue = InLine::new(self, rank)?;
+        match self.memory.windows().alone(rank, |now| queue.look_round(now)) {
             Ok(guard) => Ok(Window { guard, len: self.len, elements: PhantomData }),
-            Err(stuck) => Err(self.was_held(&wait, stuck, rank, &holders)),
+            Err(stuck) => Err(self.was_held(&queue, stuck)),
         }
     }
 
@@ -93,19 +89,13 @@ impl<T: Plain> Symmetric<T> {
     /// As [`local`](Self::local), and when there is no such rank.
     pub fn raw(&self, rank: impl Into<Rank>) -> Result<Raw<'_, T>> {
         let rank = self.index(rank)?;
-        let mut wait = Wait::new(&self.group)?;
-        let mut holders = Vec::new();
-        let look_round = |now: Result<&[usize], Damaged>| {
-            let now = now.map_err(|damage| Stuck::Damaged { rank, what: damage.to_string() })?;
-            holders = now.to_vec();
-            wait.look_round(now)
-        };
-        match self.memory.windows().visit(rank, look_round) {
+        let mut queue = InLine::new(self, rank)?;
+        match self.memory.windows().visit(rank, |now| queue.look_round(now)) {
             Ok(visit) => {
                 let (len, home) = (self.len, self.group.shared.job.home);
                 Ok(Raw { visit, len, home, elements: PhantomData })
             }
-            Err(stuck) => Err(self.was_held(&wait, stuck, rank, &holders)),
+            Err(stuck) => Err(self.was_held(&queue, stuck)),
         }
     }
 
@@ -185,17 +175,58 @@ impl<T: Plain> Symmetric<T> {
         self.put_signal(to, channel)
     }
 
-    fn was_held(&self, wait: &Wait<'_>, stuck: Stuck, rank: usize, holders: &[usize]) -> Error {
+    fn was_held(&self, InLine { rank, wait, holders, .. }: &InLine<'_>, stuck: Hopeless) -> Error {
         let call = self.describe(&format!("a wait for the window of rank {rank}"));
-        if !matches!(stuck, Stuck::Late) {
-            return wait.give_up(stuck, call, holders.iter().copied(), Stakes::Wait);
+        match stuck {
+            Hopeless::Own => Error::Argument(format!(
+                "group {}: {call} is for what this thread has already: drop the guard that it has \
+                 first",
+                self.group.name()
+            )),
+            Hopeless::Stuck(Stuck::Late) => Error::Held {
+                group: self.group.name().to_owned(),
+                call: call.into(),
+                holders: holders.iter().map(|&rank| rank as u32).collect(),
+                waited: wait.waited(),
+            },
+            Hopeless::Stuck(stuck) => {
+                wait.give_up(stuck, call, holders.iter().copied(), Stakes::Wait)
+            }
         }
-        Error::Held {
-            group: self.group.name().to_owned(),
-            call: call.into(),
-            holders: holders.iter().map(|&rank| rank as u32).collect(),
-            waited: wait.waited(),
+    }
+}
+
+/// A thread that waits for a window.
+struct InLine<'a> {
+    rank: usize,
+    windows: &'a Windows,
+    wait: Wait<'a>,
+    /// Those whom it has waited for last.
+    holders: Vec<usize>,
+}
+
+/// Why there is no use in that.
+enum Hopeless {
+    /// The thread waits for itself.
+    Own,
+    Stuck(Stuck),
+}
+
+impl<'a> InLine<'a> {
+    #[inline]
+    fn new<T: Plain>(memory: &'a Symmetric<T>, rank: usize) -> Result<Self> {
+        let (windows, wait) = (memory.memory.windows(), Wait::new(&memory.group)?);
+        Ok(Self { rank, windows, wait, holders: Vec::new() })
+    }
+
+    fn look_round(&mut self, holders: Result<&[usize], Damaged>) -> Result<(), Hopeless> {
+        let damaged = |what: Damaged| Stuck::Damaged { rank: self.rank, what: what.to_string() };
+        let holders = holders.map_err(damaged).map_err(Hopeless::Stuck)?;
+        if self.windows.is_held_here(self.rank) {
+            return Err(Hopeless::Own);
         }
+        self.holders = holders.to_vec();
+        self.wait.look_round(holders).map_err(Hopeless::Stuck)
     }
 }
 

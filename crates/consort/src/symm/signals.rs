@@ -24,7 +24,7 @@ impl<T: Plain> Symmetric<T> {
     /// ```
     ///
     /// # Errors
-    /// When there is no such rank or channel.
+    /// When there is no such rank or channel, or the group has ended.
     #[inline]
     pub fn put_signal(&self, to: impl Into<Rank>, channel: usize) -> Result<()> {
         let to = self.index(to)?;
@@ -67,7 +67,7 @@ impl<T: Plain> Symmetric<T> {
     /// How many signals of a rank have come that were not waited for yet.
     ///
     /// # Errors
-    /// When there is no such rank or channel.
+    /// When there is no such rank or channel, or the group has ended.
     pub fn signals(&self, from: impl Into<Rank>, channel: usize) -> Result<u32> {
         let from = self.index(from)?;
         self.check_channel(channel)?;

@@ -245,3 +245,78 @@ fn a_stopped_rank_is_named_as_the_holder_and_goes_on_later() {
 
 /// Takes a while to reduce.
 const LARGE: usize = 32 << 20;
+
+/// It would wait for itself until its deadline.
+#[test]
+fn a_thread_that_wants_a_window_which_it_has_is_refused_at_once() {
+    ranks(2, |ctx| {
+        let group = meet(ctx);
+        let memory = group.symmetric::<u32>(8).unwrap();
+        let begun = Instant::now();
+        let own = memory.local().unwrap();
+        let again = [
+            memory.local().map(drop),
+            memory.raw(ctx.rank()).map(drop),
+            memory.put(ctx.rank(), 0, &[1]),
+            memory.two_shot_all_reduce(ReduceOp::Sum),
+        ];
+        drop(own);
+        let raw = memory.raw(ctx.rank()).unwrap();
+        let while_copying = [memory.local().map(drop), memory.get(ctx.rank(), 0, &mut [0])];
+        drop(raw);
+        for error in again.into_iter().chain(while_copying).map(Result::unwrap_err) {
+            assert!(matches!(error, Error::Argument(_)), "{error}");
+            assert!(error.to_string().contains("this thread has already"), "{error}");
+        }
+        assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+        // The others' windows, and the other threads, have nothing to do with it.
+        let own = memory.local().unwrap();
+        thread::scope(|scope| {
+            let other = scope.spawn(|| memory.put(ctx.rank(), 0, &[7]));
+            thread::sleep(Duration::from_millis(50));
+            assert!(!other.is_finished());
+            drop(own);
+            other.join().unwrap().unwrap();
+        });
+        memory.barrier(0).unwrap();
+        assert_eq!(memory.peer(1 - ctx.rank()).unwrap()[0], 7);
+        memory.barrier(0).unwrap();
+        memory.two_shot_all_reduce(ReduceOp::Sum).unwrap();
+        assert_eq!(memory.local().unwrap()[0], 14);
+    });
+}
+
+#[test]
+fn memory_of_a_group_that_has_ended_is_refused_on_every_rank() {
+    ranks(2, |ctx| {
+        let world = meet(ctx);
+        let group = world.split(Some(0), 0).unwrap().unwrap();
+        let memory = group.symmetric::<u32>(8).unwrap();
+        if ctx.rank() == 1 {
+            group.abort("enough");
+        }
+        world.barrier().unwrap();
+        let refused = [
+            memory.barrier(0),
+            memory.local().map(drop),
+            memory.peer(0).map(drop),
+            memory.raw(1).map(drop),
+            memory.put(0, 0, &[1]),
+            memory.get(1, 0, &mut [0]),
+            memory.put_signal(0, 0),
+            memory.wait_signal(0, 0),
+            memory.signals(0, 0).map(drop),
+            memory.two_shot_all_reduce(ReduceOp::Sum),
+            group.symmetric::<u8>(1).map(drop),
+        ];
+        let why = group.error().unwrap().to_string();
+        for (index, error) in refused.into_iter().enumerate() {
+            let error = error.err().unwrap_or_else(|| panic!("{index} is done"));
+            assert!(matches!(error, Error::Aborted { by: 1, .. }), "{index}: {error}");
+            assert_eq!(error.to_string(), why);
+        }
+        world.barrier().unwrap();
+    });
+}
+
+const SOON: Duration = Duration::from_secs(20);

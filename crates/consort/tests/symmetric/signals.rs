@@ -167,16 +167,6 @@ fn a_wait_for_a_window_names_who_holds_it_and_can_be_made_again() {
 }
 
 #[test]
-fn a_thread_that_holds_a_window_and_wants_it_again_is_told_so() {
-    ranks(1, |ctx| {
-        let memory = meet(ctx).symmetric::<u8>(1).unwrap();
-        let _held = memory.local().unwrap();
-        let error = memory.within(SHORT).local().unwrap_err();
-        assert!(matches!(&error, Error::Held { holders, .. } if holders[..] == [0]), "{error}");
-    });
-}
-
-#[test]
 fn a_barrier_that_is_given_up_ends_the_group_and_names_who_is_missing() {
     let errors = ranks(3, |ctx| {
         let group = meet(ctx);
