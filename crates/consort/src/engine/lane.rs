@@ -318,7 +318,8 @@ impl Lane {
     }
 
     /// Ends the group, unless what is waited for is there after all: a rank may have posted with
-    /// its last breath, or in the last moment.
+    /// its last breath, or in the last moment; and whoever has ended the group has posted before all
+    /// of its part in the calls that it had done.
     fn give_up(
         &mut self,
         stuck: Stuck,
@@ -326,7 +327,7 @@ impl Lane {
         step: u32,
         patient: &Patient<'_>,
     ) -> Result<()> {
-        if !matches!(stuck, Stuck::Ended) && self.board.has_posted(rank, step) {
+        if self.board.has_posted(rank, step) {
             return Ok(());
         }
         let missing =

@@ -1,13 +1,49 @@
 //! What is called when a call is done.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::channel;
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use consort::{Completion, Deadline, ErrorKind, ReduceOp, Work};
+use consort::{Buffer, Completion, Deadline, ErrorKind, Input, ReduceOp, Work};
 use consort_testkit::{Ranks, ranks};
 
 use crate::meet::{alone, late, meet, mine};
+
+/// Numbers that no other thread gets before they are let go: a call with them is not done before its
+/// hook is there.
+struct Gated {
+    numbers: Vec<f32>,
+    maker: ThreadId,
+    gate: Mutex<Receiver<()>>,
+}
+
+impl Gated {
+    /// They are let go with the sender.
+    fn new(numbers: Vec<f32>) -> (Self, Sender<()>) {
+        let (open, gate) = channel();
+        (Self { numbers, maker: thread::current().id(), gate: Mutex::new(gate) }, open)
+    }
+}
+
+impl Input for Gated {
+    type Element = f32;
+
+    fn elements(&self) -> &[f32] {
+        if thread::current().id() != self.maker {
+            let _ = self.gate.lock().unwrap().recv();
+        }
+        &self.numbers
+    }
+}
+
+impl Buffer for Gated {
+    fn elements_mut(&mut self) -> &mut [f32] {
+        self.elements();
+        &mut self.numbers
+    }
+}
 
 #[test]
 fn a_hook_hears_what_was_done_before_anybody_else() {
@@ -103,7 +139,8 @@ fn a_hook_that_blocks_is_refused_at_once_and_the_group_goes_on() {
         for waits in [true, false] {
             let (told, heard) = channel();
             let group = world.clone();
-            let work = world.all_reduce_async(mine(&world, 10), ReduceOp::Sum).unwrap();
+            let (numbers, open) = Gated::new(mine(&world, 10));
+            let work = world.all_reduce_async(numbers, ReduceOp::Sum).unwrap();
             work.on_done(move |_| {
                 let begun = Instant::now();
                 let mut refused = vec![
@@ -119,6 +156,7 @@ fn a_hook_that_blocks_is_refused_at_once_and_the_group_goes_on() {
                 let waiting = waiting.downcast_ref::<String>().cloned().unwrap();
                 told.send((begun.elapsed(), refused, waiting)).unwrap();
             });
+            drop(open);
             // By this thread, or by the one for all calls.
             if waits {
                 drop(work.wait().unwrap())
@@ -141,13 +179,14 @@ fn a_hook_of_one_group_that_waits_for_calls_of_another_on_the_same_thread_is_ref
         let (told, heard) = channel();
         // Rank 1 comes to it only when rank 0's hook has returned.
         let first = (me == 0).then(|| other.barrier_async().unwrap());
-        let work = one.barrier_async().unwrap();
+        let (numbers, open) = Gated::new(mine(&one, 10));
+        let work = one.all_reduce_async(numbers, ReduceOp::Sum).unwrap();
         let group = other.clone();
         work.on_done(move |_| {
             let tried = if me == 0 { group.barrier().map_err(|it| it.to_string()) } else { Ok(()) };
             told.send(tried).unwrap();
         });
-        drop(work);
+        drop((open, work));
         let tried = heard.recv_timeout(LIMIT).expect("the hook returns");
         if me == 0 {
             assert!(tried.unwrap_err().contains("would wait for itself"));
@@ -181,11 +220,13 @@ fn a_call_behind_a_hook_that_does_not_return_keeps_its_deadline() {
     let group = alone();
     let (release, released) = channel::<()>();
     let (inside, is_inside) = channel();
-    let work = group.barrier_async().unwrap();
+    let (numbers, open) = Gated::new(vec![1.0]);
+    let work = group.all_reduce_async(numbers, ReduceOp::Sum).unwrap();
     work.on_done(move |_| {
         inside.send(()).unwrap();
         let _ = released.recv();
     });
+    drop(open);
     is_inside.recv_timeout(LIMIT).expect("the hook is called");
     let begun = Instant::now();
     let error = group.within(Duration::from_millis(100)).barrier().unwrap_err();
