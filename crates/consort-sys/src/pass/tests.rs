@@ -3,6 +3,7 @@
 mod guests;
 
 use std::os::fd::AsFd;
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -40,12 +41,15 @@ fn a_rank_with_another_token_is_refused_and_the_right_ones_get_through() {
         // Somebody else comes to rank 2 as rank 0 and as rank 1, before they do.
         for from in [0, 1].into_iter().filter(|_| rank == 0) {
             let peer = peers.iter().find(|peer| peer.rank == 2).unwrap().clone();
+            let (knock, knocks) = mpsc::channel();
             strangers.push(thread::spawn(move || {
-                let file = file(1);
+                let (file, door) = (file(1), Door::open().unwrap());
                 let offer = Offer { rank: from, descriptor: file.as_fd(), token: &[9; 32] };
-                Door::open().unwrap().exchange(offer, &[peer], soon(LIMIT)).unwrap_err()
+                knock.send(()).unwrap();
+                door.exchange(offer, &[peer], soon(LIMIT)).unwrap_err()
             }));
-            thread::sleep(Duration::from_millis(50));
+            knocks.recv().unwrap();
+            thread::sleep(Duration::from_millis(200));
         }
     });
     assert!(met.iter().all(|(_, peers)| peers.as_ref().is_ok_and(|peers| peers.len() == 2)));
