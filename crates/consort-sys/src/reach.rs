@@ -8,7 +8,9 @@
 //! Nobody's memory is read that did not say where: the address comes from its owner, with every
 //! call anew.
 
-use std::io;
+use std::fmt;
+
+use rustix::io::Errno;
 
 use crate::view::Target;
 
@@ -49,6 +51,41 @@ pub struct Reach {
     process: i32,
 }
 
+/// Why another process's memory could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unread(Errno);
+
+impl Unread {
+    /// It may not be read from here.
+    pub const FORBIDDEN: Self = Self(Errno::PERM);
+
+    /// Whether the process has ended.
+    pub fn is_its_end(self) -> bool {
+        self.0 == Errno::SRCH
+    }
+
+    /// Whether the process may have ended, or be about to: its memory goes before it is known to
+    /// have ended.
+    pub fn may_be_its_end(self) -> bool {
+        matches!(self.0, Errno::SRCH | Errno::FAULT)
+    }
+}
+
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        match self.0 {
+            Errno::PERM | Errno::ACCESS => f.write_str(
+                "; it could be read at the meeting, so one of the two has given up rights since \
+                 (setuid, capabilities, PR_SET_DUMPABLE): ranks have to do that before init",
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Unread {}
+
 impl Reach {
     /// Whether the memory of a process can be read from here: whether its beacon can be seen.
     pub fn try_out(process: u32, sight: Sight) -> Option<Self> {
@@ -63,25 +100,25 @@ impl Reach {
     /// # Errors
     /// When the process has ended, or there is no such memory. The target may have been written in
     /// part.
-    pub fn read(&self, address: u64, into: Target<'_>) -> io::Result<()> {
+    pub fn read(&self, address: u64, into: Target<'_>) -> Result<(), Unread> {
         let read = self.read_all(address, into);
         // Even what was read in part is somebody's memory, and has to be of its type.
         into.make_truths();
         read
     }
 
-    fn read_all(&self, address: u64, into: Target<'_>) -> io::Result<()> {
+    fn read_all(&self, address: u64, into: Target<'_>) -> Result<(), Unread> {
         let mut done = 0;
         while done < into.len() {
             let rest = into.slice(done..into.len());
-            let from = address.checked_add(done as u64).ok_or(io::ErrorKind::InvalidInput)?;
+            let from = address.checked_add(done as u64).ok_or(Unread(Errno::INVAL))?;
             done += self.read_some(from, rest)?;
         }
         Ok(())
     }
 
     /// Reads as much as the kernel gives at a time.
-    fn read_some(&self, address: u64, into: Target<'_>) -> io::Result<usize> {
+    fn read_some(&self, address: u64, into: Target<'_>) -> Result<usize, Unread> {
         let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
         let start = std::ptr::without_provenance_mut(address as usize);
         let remote = libc::iovec { iov_base: start, iov_len: into.len() };
@@ -89,8 +126,11 @@ impl Reach {
         // which no reference exists, and checks by itself what it reads of the other process.
         let read = unsafe { libc::process_vm_readv(self.process, &local, 1, &remote, 1, 0) };
         match read {
-            0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            _ => usize::try_from(read).map_err(|_| io::Error::last_os_error()),
+            0 => Err(Unread(Errno::FAULT)),
+            _ => usize::try_from(read).map_err(|_| {
+                let said = std::io::Error::last_os_error();
+                Unread(Errno::from_io_error(&said).unwrap_or(Errno::IO))
+            }),
         }
     }
 }
@@ -161,6 +201,23 @@ mod tests {
         for address in [0, 8, u64::MAX - 8, u64::MAX] {
             assert!(reach.read(address, Target::from(&mut here[..])).is_err(), "{address:x}");
         }
+    }
+
+    #[test]
+    fn a_process_that_was_killed_may_have_ended_and_one_that_is_shut_says_why() {
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let reach = Reach { process: i32::try_from(child.id()).unwrap() };
+        let mut here = [0_u8; 8];
+        let nowhere = reach.read(8, Target::from(&mut here[..])).unwrap_err();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let gone = reach.read(8, Target::from(&mut here[..])).unwrap_err();
+        assert!(nowhere.may_be_its_end() && !nowhere.is_its_end(), "{nowhere}");
+        assert!(gone.may_be_its_end() && gone.is_its_end(), "{gone}");
+        assert!(!Unread::FORBIDDEN.may_be_its_end());
+        let words = Unread::FORBIDDEN.to_string();
+        assert!(words.starts_with("Operation not permitted"), "{words}");
+        assert!(words.ends_with("ranks have to do that before init"), "{words}");
     }
 
     #[test]

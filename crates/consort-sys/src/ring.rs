@@ -15,7 +15,7 @@ mod tests;
 use std::ops::Range;
 
 use crate::arena::{Arena, ArenaError};
-use crate::reach::Reach;
+use crate::reach::{Reach, Unread};
 
 pub use self::bell::Bell;
 use self::block::Block;
@@ -88,6 +88,9 @@ pub enum RingError {
     /// There is no memory for the ring.
     #[error(transparent)]
     Memory(#[from] ArenaError),
+    /// A message could not be read where it is.
+    #[error("a message could not be fetched: {0}")]
+    Unread(Unread),
     /// The words or the envelopes that the other side wrote contradict each other.
     #[error("its memory is damaged: {0}")]
     Damaged(String),

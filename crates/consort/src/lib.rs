@@ -118,6 +118,9 @@ pub use work::{Begun, Completion, Failed, Work};
 /// a second call is an [error](Error::Twice), even when the group was dropped or the first call has
 /// failed. To meet again, all ranks give another [`epoch`](Builder::epoch).
 ///
+/// Ranks of a host find out here whether they may read each other's memory, and rely on it: a process
+/// that gives up rights (`setuid`, capabilities) does so before.
+///
 /// # Errors
 /// One error lists everything that was found and everything that is missing; see [`Error`] for
 /// the others.

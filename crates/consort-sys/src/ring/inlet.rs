@@ -107,9 +107,9 @@ impl Inlet {
                 self.front.iter_mut().for_each(|front| front.taken = end);
                 Ok(Progress::Moved)
             }
-            // It has died. Whoever waits for it will notice.
-            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(Progress::Stuck),
-            Err(error) => Err(damaged(format!("a message could not be fetched: {error}"))),
+            // Whoever waits for it will notice.
+            Err(error) if error.is_its_end() => Ok(Progress::Stuck),
+            Err(error) => Err(RingError::Unread(error)),
         }
     }
 

@@ -1,8 +1,7 @@
 //! Takes an operation's turns.
 
-use std::io;
-
 use consort_sys::board::{Board, Header};
+use consort_sys::reach::Unread;
 use consort_sys::reduce::Kernel;
 use consort_sys::view::{Source, Target};
 
@@ -67,7 +66,7 @@ pub(super) enum Trouble {
     /// A rank said something impossible.
     Nonsense { rank: usize },
     /// A rank's memory could not be read.
-    Unreachable { rank: usize, error: io::ErrorKind },
+    Unreachable { rank: usize, error: Unread },
 }
 
 /// Whom to wait for.
@@ -135,8 +134,8 @@ impl<'a> View<'a> {
     ///
     /// # Errors
     /// When that is not possible, or no longer.
-    pub(super) fn pull(&self, rank: usize, address: u64, into: Target<'_>) -> io::Result<()> {
-        let reach = self.ground.reach(rank).ok_or(io::ErrorKind::PermissionDenied)?;
+    pub(super) fn pull(&self, rank: usize, address: u64, into: Target<'_>) -> Result<(), Unread> {
+        let reach = self.ground.reach(rank).ok_or(Unread::FORBIDDEN)?;
         reach.read(address, into)
     }
 
@@ -201,7 +200,7 @@ pub(super) enum Progress {
     /// Until it seemed that a rank has made other calls. It can go on if that is not so.
     Suspects { rank: usize },
     /// Until a rank's memory could not be read.
-    Unreachable { rank: usize, error: io::ErrorKind },
+    Unreachable { rank: usize, error: Unread },
     /// To the end, but ranks may have used memory of each other that was no longer theirs: it
     /// counts only if nobody has given up.
     DoneUnlessHalted,

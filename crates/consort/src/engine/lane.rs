@@ -1,13 +1,12 @@
 //! A group's way through shared memory, for one call at a time.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use consort_sys::arena::{Arena, ArenaError, Piece};
 use consort_sys::board::{Board, Entry};
 use consort_sys::life::{Life, Sign};
-use consort_sys::reach::Reach;
+use consort_sys::reach::{Reach, Unread};
 use consort_sys::ring::Rings;
 use consort_sys::wait::Patience;
 
@@ -282,13 +281,9 @@ impl Lane {
 
     /// Ends the group because a rank's memory cannot be read: most likely it has died.
     #[cold]
-    fn lose(&self, rank: usize, error: io::ErrorKind, patient: &Patient<'_>) -> Error {
-        let reason = format!("it could not read the memory of rank {rank}: {error}");
-        let waiting = patient.waiting(self.number);
-        self.lookout.decide(match self.lookout.is_dead(rank) {
-            true => Cause::Dead { rank: rank as u32, waiting },
-            false => Cause::Unable { reason },
-        })
+    fn lose(&self, rank: usize, error: Unread, patient: &Patient<'_>) -> Error {
+        let what = format!("it could not read the memory of rank {rank}");
+        self.lookout.lose(rank, error, patient.waiting(self.number), &what)
     }
 
     fn wait(&mut self, rank: usize, step: u32, patient: &mut Patient<'_>) -> Result<()> {

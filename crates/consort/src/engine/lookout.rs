@@ -2,9 +2,12 @@
 //! use in that: for calls, messages and symmetric memory alike.
 
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use consort_sys::arena::Arena;
 use consort_sys::board::Alarm;
+use consort_sys::reach::Unread;
 use consort_sys::ring::Bell;
 
 use super::fate::Fate;
@@ -132,6 +135,22 @@ impl Lookout {
         }
     }
 
+    /// Ends the group because a rank's memory could not be read: most likely it has died, or is about
+    /// to, which takes a moment to be known.
+    #[cold]
+    pub(super) fn lose(&self, rank: usize, error: Unread, waiting: Waiting, what: &str) -> Error {
+        let begun = Instant::now();
+        let mut is_dead = self.is_dead(rank);
+        while !is_dead && error.may_be_its_end() && begun.elapsed() < LAST_BREATH {
+            thread::sleep(Duration::from_millis(1));
+            is_dead = self.is_dead(rank);
+        }
+        self.decide(match is_dead {
+            true => Cause::Dead { rank: rank as u32, waiting },
+            false => Cause::Unable { reason: format!("{what}: {error}") },
+        })
+    }
+
     /// Ends the group, here and for everyone else, unless it has ended. Says what for.
     pub(crate) fn decide(&self, cause: Cause) -> Error {
         self.fate.decide(cause)
@@ -159,3 +178,6 @@ impl Lookout {
         self.fate.ended()
     }
 }
+
+/// Between the end of a process's memory and its own.
+const LAST_BREATH: Duration = Duration::from_millis(500);

@@ -6,5 +6,6 @@ mod fork;
 mod kills;
 mod meet;
 mod meeting;
+mod reach;
 mod shortage;
 mod threads;

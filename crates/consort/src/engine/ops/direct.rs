@@ -118,7 +118,7 @@ impl Turns for Direct<'_> {
             let entry = view.buffer_of(rank, 0).slice(me * ENTRY..(me + 1) * ENTRY).to_vec();
             let address = u64::from_ne_bytes(entry.try_into().expect("an entry has its length"));
             if let Err(error) = view.pull(rank, address, target) {
-                trouble.get_or_insert(Trouble::Unreachable { rank, error: error.kind() });
+                trouble.get_or_insert(Trouble::Unreachable { rank, error });
             }
         });
     }

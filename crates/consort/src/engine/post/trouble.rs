@@ -94,6 +94,12 @@ impl Post {
             RingError::Damaged(what) => {
                 self.lookout.decide(Cause::Damaged { rank: rank as u32, what })
             }
+            RingError::Unread(error) => {
+                let what = format!("it could not fetch a message of rank {rank}");
+                let call = format!("a message of rank {rank}");
+                let waiting = Waiting { call, number: 0, waited: Duration::ZERO };
+                self.lookout.lose(rank, error, waiting, &what)
+            }
             other => {
                 let reason = format!("it cannot exchange messages with rank {rank}: {other}");
                 self.lookout.decide(Cause::Unable { reason })
