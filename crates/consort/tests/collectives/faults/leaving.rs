@@ -23,8 +23,10 @@ fn what_a_rank_gave_last_is_read_after_it_has_gone() {
         group.broadcast(&mut large, 0).unwrap();
         group.broadcast(&mut small, 0).unwrap();
         assert_eq!((small, large), ([7; 5], vec![3; 20_000]));
-        // The next call needs the one that is gone.
+        // The next call needs the one that is gone, which ends the group: not before both have read.
         if ctx.rank() > 0 {
+            let other = 3 - ctx.rank();
+            group.send_recv(&[1_u8], other, &mut [0_u8], other, 0).unwrap();
             let error = group.barrier().unwrap_err();
             let Error::Left { ranks, number: 4, .. } = &error else { panic!("{error}") };
             assert_eq!(ranks, &[0]);
