@@ -82,9 +82,9 @@ fn measure(args: &Args, agenda: &Agenda) -> Result<bool, String> {
     let mut contest = Contest::new(measurers, args.rounds(), &mut hop, &mut note);
     let mut report = Report::new(contest.names(), args.json);
     for point in &agenda.points {
-        report.add(contest.measure(point)?);
+        report.add(contest.measure(point)?)?;
     }
-    report.end();
+    report.end()?;
     if let Some(path) = &args.plot {
         let cannot = |error| format!("cannot write {}: {error}", path.display());
         fs::write(path, report.plot()?).map_err(cannot)?;

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod chart;
 mod colour;
 mod doctor;
 mod files;

@@ -187,6 +187,16 @@ fn what_is_measured_otherwise_is_said() {
 }
 
 #[test]
+fn what_cannot_be_written_is_no_success() {
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let output =
+        bench("--json all_reduce -n 1 --bytes 8 --seconds 0.01").stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(said.contains("cannot write what was measured"), "{said}");
+}
+
+#[test]
 fn more_ranks_than_cores_finish_promptly() {
     let records = records(&run("all_reduce barrier -n 8 --bytes 1KiB --seconds 0.05 --json"));
     assert_eq!(records.len(), 2);

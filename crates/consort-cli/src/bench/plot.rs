@@ -1,16 +1,13 @@
 //! A drawing of all that was measured: latency and bus bandwidth over size, a line for each
 //! implementation, both axes growing by factors.
 
-use std::ops::Range;
-
-use plotters::coord::Shift;
-use plotters::coord::combinators::IntoLogRange;
 use plotters::prelude::*;
 
 use super::against::Comparison;
 use super::bytes;
 use super::record::Record;
 use super::table::micros;
+use crate::chart::{self, Area, in_words};
 
 /// The sizes of one operation and dtype.
 #[derive(Clone, Debug)]
@@ -66,47 +63,16 @@ impl Chart<'_> {
         sizes.len() > 1 && !sizes.contains(&0)
     }
 
-    fn draw(
-        &self,
-        area: &DrawingArea<SVGBackend<'_>, Shift>,
-        names: &[String],
-        figure: &Figure,
-    ) -> Result<(), String> {
-        let lines: Vec<Vec<(f64, f64)>> =
-            (0..names.len()).map(|at| self.line(at, figure.of)).collect();
-        let all = || lines.iter().flatten();
-        let mut chart = ChartBuilder::on(area)
-            .caption(format!("{}: {}", self.title, figure.label), ("sans-serif", 17))
-            .margin(12)
-            .x_label_area_size(34)
-            .y_label_area_size(64)
-            .build_cartesian_2d(
-                around(all().map(|point| point.0)).log_scale().base(2.0),
-                around(all().map(|point| point.1)).log_scale(),
-            )
-            .map_err(in_words)?;
-        chart
-            .configure_mesh()
-            .light_line_style(WHITE)
-            .x_label_formatter(&|size| bytes::write(size.round() as usize))
-            .y_label_formatter(&figure.write)
-            .draw()
-            .map_err(in_words)?;
-        for (at, (line, name)) in lines.into_iter().zip(names).enumerate() {
-            // Ours is the one to look for.
-            let style = COLOURS[at % COLOURS.len()].stroke_width(if at == 0 { 3 } else { 1 });
-            chart
-                .draw_series(LineSeries::new(line, style).point_size(3))
-                .map_err(in_words)?
-                .label(name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
-        }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::LowerRight)
-            .background_style(WHITE.mix(0.8))
-            .draw()
-            .map_err(in_words)
+    fn draw(&self, area: &Area<'_>, names: &[String], figure: &Figure) -> Result<(), String> {
+        let chart = chart::Chart {
+            title: format!("{}: {}", self.title, figure.label),
+            across: &|size| bytes::write(size.round() as usize),
+            up: &figure.write,
+            legend: SeriesLabelPosition::LowerRight,
+            first_is_ours: true,
+        };
+        let lines = (0..names.len()).map(|at| self.line(at, figure.of)).collect();
+        chart.draw(area, names.iter().map(String::as_str), lines)
     }
 
     /// One implementation's figures over sizes.
@@ -116,28 +82,6 @@ impl Chart<'_> {
         points.filter(|&(_, figure)| figure > 0.0).collect()
     }
 }
-
-/// A range with some air around all values.
-fn around(values: impl Iterator<Item = f64>) -> Range<f64> {
-    let (least, most) = values
-        .fold((f64::INFINITY, 0.0), |(least, most), it| (f64::min(least, it), f64::max(most, it)));
-    if least <= most { least / 1.5..most * 1.5 } else { 0.1..1.0 }
-}
-
-fn in_words(error: impl std::fmt::Display) -> String {
-    error.to_string()
-}
-
-/// Colours that people with other eyes can tell apart too, after Okabe and Ito.
-const COLOURS: [RGBColor; 7] = [
-    RGBColor(213, 94, 0),
-    RGBColor(0, 114, 178),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(86, 180, 233),
-    RGBColor(230, 159, 0),
-    RGBColor(0, 0, 0),
-];
 
 const WIDTH: u32 = 1200;
 const HEIGHT: u32 = 420;

@@ -28,25 +28,30 @@ impl Report {
     }
 
     /// Shows one more point.
-    pub(crate) fn add(&mut self, comparison: Comparison) {
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(crate) fn add(&mut self, comparison: Comparison) -> Result<(), String> {
         if self.json {
             for record in comparison.records.iter().flatten() {
-                show(&(serde_json::to_string(record).expect("a record is plain data") + "\n"));
+                show(&(serde_json::to_string(record).expect("a record is plain data") + "\n"))?;
             }
         } else {
             if self.comparisons.last().is_some_and(|last| !is_same_table(last, &comparison)) {
-                self.sketch();
+                self.sketch()?;
             }
-            show(&self.table.row(&comparison));
+            show(&self.table.row(&comparison))?;
         }
         self.comparisons.push(comparison);
+        Ok(())
     }
 
     /// Shows what belongs below the last table.
-    pub(crate) fn end(&mut self) {
-        if !self.json {
-            self.sketch();
-        }
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(crate) fn end(&mut self) -> Result<(), String> {
+        if self.json { Ok(()) } else { self.sketch() }
     }
 
     /// A drawing of everything.
@@ -61,13 +66,11 @@ impl Report {
         plot::draw(&self.names, &charts)
     }
 
-    fn sketch(&mut self) {
+    fn sketch(&mut self) -> Result<(), String> {
         let group: Vec<&Comparison> = self.comparisons[self.sketched..].iter().collect();
         let drawing = sketch::draw(&self.names, &group);
-        if !drawing.is_empty() {
-            show(&format!("\n{drawing}"));
-        }
         self.sketched = self.comparisons.len();
+        if drawing.is_empty() { Ok(()) } else { show(&format!("\n{drawing}")) }
     }
 }
 
@@ -87,7 +90,12 @@ fn title(comparison: &Comparison) -> String {
 }
 
 /// Whoever closed the pipe has seen enough; the measuring goes on for the plot.
-fn show(text: &str) {
+fn show(text: &str) -> Result<(), String> {
     let mut stdout = io::stdout().lock();
-    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(format!("cannot write what was measured: {error}"))
+        }
+        _ => Ok(()),
+    }
 }

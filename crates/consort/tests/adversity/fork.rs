@@ -7,7 +7,7 @@ use std::time::Duration;
 use consort::symm::{Raw, Symmetric, Window};
 use consort::{Builder, Deadline, Error, Group, ReduceOp, Secret, Work};
 use consort_store::Server;
-use consort_testkit::{Ranks, ranks};
+use consort_testkit::{Context, Ranks, ranks};
 
 use crate::meet::{LONG, invited, meet, works};
 
@@ -68,11 +68,7 @@ fn what_a_child_drops_nobody_misses() {
     let secret = Secret::generate().unwrap();
     let server = Server::start("127.0.0.1:0".parse().unwrap(), &secret).unwrap();
     let job = Ranks::new(2).start(|ctx| {
-        let (port, secret): (u16, String) = ctx.told("where");
-        let address = format!("tcp://127.0.0.1:{port}?rank={}&world={}", ctx.rank(), ctx.world());
-        let builder = Builder::new().address(&address).unwrap().timeout(LONG);
-        let world = builder.secret(secret.parse().unwrap()).init().unwrap();
-        drop_in_a_child(&world, ctx.rank());
+        drop_in_a_child(&meet_over_tcp(ctx), ctx.rank());
     });
     job.tell("where", &(server.address().port(), secret.to_hex()));
     job.expect_all();
@@ -81,15 +77,19 @@ fn what_a_child_drops_nobody_misses() {
 #[test]
 fn the_store_that_rank_0_holds_stays_when_a_child_drops_its_group() {
     let job = Ranks::new(2).start(|ctx| {
-        let (port, secret): (u16, String) = ctx.told("where");
-        let address = format!("tcp://127.0.0.1:{port}?rank={}&world={}", ctx.rank(), ctx.world());
-        let builder = Builder::new().address(&address).unwrap().timeout(LONG);
-        let world = builder.secret(secret.parse().unwrap()).init().unwrap();
-        drop_in_a_child(&world, ctx.rank());
+        drop_in_a_child(&meet_over_tcp(ctx), ctx.rank());
     });
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     job.tell("where", &(free, Secret::generate().unwrap().to_hex()));
     job.expect_all();
+}
+
+/// The group of all ranks, which are told where the store is.
+fn meet_over_tcp(ctx: &Context) -> Group {
+    let (port, secret): (u16, String) = ctx.told("where");
+    let address = format!("tcp://127.0.0.1:{port}?rank={}&world={}", ctx.rank(), ctx.world());
+    let builder = Builder::new().address(&address).unwrap().timeout(LONG);
+    builder.secret(secret.parse().unwrap()).init().unwrap()
 }
 
 /// Every rank has a child that drops all that there is to be dropped.
