@@ -16,6 +16,7 @@ mod patient;
 mod post;
 mod progress;
 mod queue;
+mod road;
 mod verdict;
 
 pub(crate) use self::lane::{Lane, Neighbour, Place};
@@ -23,4 +24,5 @@ pub(crate) use self::lookout::{Lookout, Stakes, Stuck};
 pub(crate) use self::patient::Since;
 pub(crate) use self::post::{Courier, Exchange, Post};
 pub(crate) use self::queue::{Queue, waits_for_itself};
+pub(crate) use self::road::Road;
 pub(crate) use self::verdict::{Cause, Waiting};

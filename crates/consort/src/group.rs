@@ -147,7 +147,8 @@ impl Job {
         let neighbourhood = self.neighbourhood.as_deref();
         let patience =
             neighbourhood.map_or(Patience::for_ranks(1, 1), Neighbourhood::patience_of_progress);
-        Arc::new(Host::new(lane, patience, self.clone()))
+        let post = lane.post().clone();
+        Arc::new(Host::new(lane.into(), post, patience, self.clone()))
     }
 
     /// The ranks of this host.

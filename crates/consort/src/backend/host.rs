@@ -11,7 +11,7 @@ use consort_sys::wait::Patience;
 use super::{Backend, Capabilities, Terms};
 use crate::call::{Call, Operation};
 use crate::delivery::Delivery;
-use crate::engine::{Courier, Exchange, Lane, Post, Queue};
+use crate::engine::{Courier, Exchange, Post, Queue, Road};
 use crate::error::{Error, Result};
 use crate::group::{Job as Membership, Rank};
 use crate::job::Job;
@@ -31,11 +31,16 @@ struct Office {
 }
 
 impl Host {
-    /// Of the group that has this lane. `patience` is how the progress thread waits.
-    pub(crate) fn new(lane: Lane, patience: Patience, membership: Arc<Membership>) -> Self {
-        let post = lane.post().clone();
+    /// Of the group whose calls take this road and whose messages this post. `patience` is how the
+    /// progress thread waits.
+    pub(crate) fn new(
+        road: Road,
+        post: Arc<Post>,
+        patience: Patience,
+        membership: Arc<Membership>,
+    ) -> Self {
         let courier = Courier::new(post.clone(), patience);
-        let queue = Queue::new(lane, patience);
+        let queue = Queue::new(road, patience);
         Self(Own::new(Office { queue, post, courier, membership }))
     }
 }

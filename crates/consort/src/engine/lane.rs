@@ -397,9 +397,27 @@ impl Lane {
 pub(super) const MOST: usize = Ground::BUFFER / 64;
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::neighbourhood::AGREEMENT;
+
+    /// So many ranks in one process, and where each has its board.
+    pub(in super::super) fn lanes(world: usize) -> (Vec<Lane>, Vec<(Arena, usize)>) {
+        let arenas: Vec<Arena> =
+            (0..world).map(|_| Arena::create(AGREEMENT, 64 << 20).unwrap()).collect();
+        let neighbour = |arena: &Arena| Neighbour { arena: arena.clone(), life: None, reach: None };
+        let neighbours: Vec<Neighbour> = arenas.iter().map(neighbour).collect();
+        let places: Vec<Place> =
+            arenas.iter().map(|arena| Place::take(arena, world).unwrap()).collect();
+        let offsets: Vec<[u64; 3]> = places.iter().map(Place::offsets).collect();
+        let patience = Patience::for_ranks(world, 1);
+        let lane = |(me, place)| {
+            Lane::new("few", me, neighbours.clone(), place, &offsets, patience).unwrap()
+        };
+        let lanes = places.into_iter().enumerate().map(lane).collect();
+        let boards = offsets.into_iter().map(|offsets| offsets[0] as usize);
+        (lanes, arenas.into_iter().zip(boards).collect())
+    }
 
     #[test]
     fn more_ranks_than_have_room_in_a_buffer_are_refused() {

@@ -1,11 +1,11 @@
-//! A group's calls in the order in which they were made, and the one lane they share.
+//! A group's calls in the order in which they were made, and the one road they share.
 //!
-//! Whoever carries out a call has the lane to itself. A blocking call that finds nobody before it
+//! Whoever carries out a call has the road to itself. A blocking call that finds nobody before it
 //! passes a [turnstile](consort_sys::turn): that is all a blocking call costs. Everyone else stands
 //! in line at the desk, which is locked for moments only, so that calls can be queued and counted
-//! whatever somebody is waiting for in the lane.
+//! whatever somebody is waiting for on the road.
 //!
-//! Whoever carries out queued calls takes the lane out of the turnstile, which stays barred. It is
+//! Whoever carries out queued calls takes the road out of the turnstile, which stays barred. It is
 //! the progress thread, or a thread that has nothing better to do: one that wants to make a blocking
 //! call after them, or that waits for one of them.
 //!
@@ -31,9 +31,9 @@ use self::desk::{Desk, Next};
 use self::held::Held;
 pub(crate) use self::held::{Carried, carry_out_here};
 use self::inside::Inside;
-use super::lane::Lane;
 use super::lookout::Lookout;
 use super::progress::{self, Charge};
+use super::road::Road;
 use super::verdict::{Cause, Waiting};
 use crate::backend::Terms;
 use crate::call::{Call, Operation};
@@ -46,7 +46,7 @@ use crate::job::Job;
 pub(crate) struct Queue {
     /// `None` while somebody carries out a queued call. It is barred then, and while somebody is in
     /// line.
-    lane: Turnstile<Option<Box<Lane>>>,
+    road: Turnstile<Option<Road>>,
     desk: Mutex<Desk>,
     /// It may be the turn of a thread in line.
     free: Condvar,
@@ -56,18 +56,18 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn new(lane: Lane, patience: Patience) -> Arc<Self> {
-        let lookout = lane.lookout().clone();
-        let lane = Turnstile::new(Some(Box::new(lane)));
+    pub(crate) fn new(road: Road, patience: Patience) -> Arc<Self> {
+        let lookout = road.lookout().clone();
+        let road = Turnstile::new(Some(road));
         let (desk, free) = (Mutex::default(), Condvar::new());
-        Arc::new(Self { lane, desk, free, lookout, patience })
+        Arc::new(Self { road, desk, free, lookout, patience })
     }
 
     /// Carries out a checked call on this thread, after all that were made before it. Says which of
     /// the group's calls it was.
     #[inline]
     pub(crate) fn run(self: &Arc<Self>, call: &Call<'_>, terms: Terms) -> Result<u64> {
-        match self.lane.pass() {
+        match self.road.pass() {
             Some(turn) => Inside::new(self, turn).run(call, terms),
             None => {
                 let (inside, left) = self.wait_in_line(call.operation(), terms.timeout)?;
@@ -86,7 +86,7 @@ impl Queue {
             }
             desk.served = true;
         }
-        let number = self.lane.line_up(job.count() as u64) + 1;
+        let number = self.road.line_up(job.count() as u64) + 1;
         job.accept(number);
         desk.line.push_back(Next::Queued(job));
         let attended = std::mem::replace(&mut desk.attended, true);
@@ -111,7 +111,7 @@ impl Queue {
         }
     }
 
-    /// The next queued call, with the lane, for the progress thread. If there is none, or somebody
+    /// The next queued call, with the road, for the progress thread. If there is none, or somebody
     /// else is at it, the thread has to be called again.
     pub(crate) fn next(self: &Arc<Self>) -> Option<(Held, Job)> {
         let mut desk = self.lock();
@@ -136,7 +136,7 @@ impl Queue {
 
     /// How many calls were made.
     pub(crate) fn calls(&self) -> u64 {
-        self.lane.count()
+        self.road.count()
     }
 
     /// Ends the group, even if a call is being carried out.
@@ -153,9 +153,9 @@ impl Queue {
     /// was part of is let go of last, for that may take a while.
     pub(crate) fn close(&self, membership: Arc<Membership>) {
         let mut desk = self.lock();
-        let lane = self.lane.enter().filter(|_| desk.line.is_empty()).and_then(|mut it| it.take());
-        match lane {
-            Some(lane) => desk.leave(lane, &membership),
+        let road = self.road.enter().filter(|_| desk.line.is_empty()).and_then(|mut it| it.take());
+        match road {
+            Some(road) => desk.leave(road, &membership),
             None => desk.orphaned = Some(membership),
         }
     }
@@ -165,7 +165,7 @@ impl Queue {
     ///
     /// # Errors
     /// When this thread would wait for itself; or when its turn does not come in time, because
-    /// whoever has the lane does not look at the clock: it runs somebody else's code.
+    /// whoever has the road does not look at the clock: it runs somebody else's code.
     #[cold]
     fn wait_in_line(
         self: &Arc<Self>,
@@ -177,7 +177,7 @@ impl Queue {
         if desk.is_carried_here() {
             return Err(waits_for_itself(operation.name()));
         }
-        let number = self.lane.line_up(1) + 1;
+        let number = self.road.line_up(1) + 1;
         desk.line.push_back(Next::Thread { number, until });
         let turn = loop {
             if let Some((held, job)) = self.next_of(&mut desk) {
@@ -202,7 +202,7 @@ impl Queue {
         };
         desk.line.pop_front();
         if desk.line.is_empty() {
-            self.lane.open();
+            self.road.open();
         }
         Ok((Inside::new(self, turn), until.remaining().unwrap_or(Duration::MAX)))
     }
@@ -221,9 +221,9 @@ impl Queue {
             None => "one of another thread",
         };
         desk.line.retain(|next| !matches!(next, Next::Thread { number: it, .. } if *it == number));
-        // Who brings the lane back takes the bar down.
+        // Who brings the road back takes the bar down.
         if desk.line.is_empty() && desk.carrier.is_none() {
-            self.lane.open();
+            self.road.open();
         }
         self.call_next(desk);
         let call = format!("{operation} behind {before}");
@@ -232,11 +232,11 @@ impl Queue {
             .decide(Cause::Late { missing, waiting: Waiting { call, number, waited: timeout } })
     }
 
-    /// The lane, if it is there and this thread is the next.
-    fn turn_of(&self, mine: u64, desk: &Desk) -> Option<Turn<'_, Option<Box<Lane>>>> {
+    /// The road, if it is there and this thread is the next.
+    fn turn_of(&self, mine: u64, desk: &Desk) -> Option<Turn<'_, Option<Road>>> {
         match desk.line.front() {
             Some(Next::Thread { number, .. }) if *number == mine => {
-                self.lane.enter().filter(|turn| turn.is_some())
+                self.road.enter().filter(|turn| turn.is_some())
             }
             _ => None,
         }
@@ -244,17 +244,17 @@ impl Queue {
 
     fn next_of(self: &Arc<Self>, desk: &mut Desk) -> Option<(Held, Job)> {
         let Some(Next::Queued(_)) = desk.line.front() else { return None };
-        let lane = self.lane.enter()?.take()?;
+        let road = self.road.enter()?.take()?;
         desk.carrier = Some(thread::current().id());
         match desk.line.pop_front() {
-            Some(Next::Queued(job)) => Some((Held::new(self.clone(), lane), job)),
+            Some(Next::Queued(job)) => Some((Held::new(self.clone(), road), job)),
             _ => unreachable!("it was looked at above"),
         }
     }
 
-    /// Takes the lane back from whoever carried out a queued call, and does `settle` in the same
+    /// Takes the road back from whoever carried out a queued call, and does `settle` in the same
     /// moment.
-    fn take_back(self: &Arc<Self>, lane: Box<Lane>, settle: &mut dyn FnMut()) {
+    fn take_back(self: &Arc<Self>, road: Road, settle: &mut dyn FnMut()) {
         let mut desk = self.lock();
         desk.carrier = None;
         settle();
@@ -262,16 +262,16 @@ impl Queue {
             && let Some(membership) = desk.orphaned.take()
         {
             progress::let_go(membership.clone());
-            return desk.leave(lane, &membership);
+            return desk.leave(road, &membership);
         }
-        *self.lane.enter().expect("nobody is in while the lane is out") = Some(lane);
+        *self.road.enter().expect("nobody is in while the road is out") = Some(road);
         if desk.line.is_empty() {
-            self.lane.open();
+            self.road.open();
         }
         self.call_next(desk);
     }
 
-    /// Has the first in line go on, now that the lane is free.
+    /// Has the first in line go on, now that the road is free.
     fn call_next(self: &Arc<Self>, mut desk: MutexGuard<'_, Desk>) {
         match desk.line.front() {
             Some(Next::Thread { .. }) => self.free.notify_all(),
@@ -310,5 +310,5 @@ pub(crate) fn waits_for_itself(operation: &str) -> Error {
     ))
 }
 
-/// Whoever has the lane and looks at the clock is the first to find that somebody in line is late.
+/// Whoever has the road and looks at the clock is the first to find that somebody in line is late.
 const GRACE: Duration = Duration::from_secs(1);

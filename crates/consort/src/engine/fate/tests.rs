@@ -5,29 +5,13 @@ use std::time::Duration;
 use consort_sys::arena::Arena;
 use consort_sys::board::{Alarm, Board};
 use consort_sys::view::Source;
-use consort_sys::wait::Patience;
 
 use crate::backend::Terms;
 use crate::call::Call;
-use crate::engine::lane::{Lane, Neighbour, Place};
+use crate::engine::lane::Lane;
+use crate::engine::lane::tests::lanes;
 use crate::engine::verdict::{Cause, Waiting};
 use crate::error::Error;
-use crate::neighbourhood::AGREEMENT;
-
-/// Three ranks, and where each has its board.
-fn lanes() -> (Vec<Lane>, Vec<(Arena, usize)>) {
-    let arenas = [(); 3].map(|()| Arena::create(AGREEMENT, 64 << 20).unwrap());
-    let neighbour = |arena: &Arena| Neighbour { arena: arena.clone(), life: None, reach: None };
-    let neighbours: Vec<Neighbour> = arenas.iter().map(neighbour).collect();
-    let places = arenas.each_ref().map(|arena| Place::take(arena, 3).unwrap());
-    let offsets = places.each_ref().map(Place::offsets);
-    let patience = Patience::for_ranks(3, 1);
-    let lane =
-        |(me, place)| Lane::new("few", me, neighbours.clone(), place, &offsets, patience).unwrap();
-    let lanes = places.into_iter().enumerate().map(lane).collect();
-    let boards = arenas.into_iter().zip(offsets.map(|offsets| offsets[0] as usize)).collect();
-    (lanes, boards)
-}
 
 fn scribble((arena, board): &(Arena, usize), at: usize, bytes: &[u8]) {
     arena.view(board + at, bytes.len()).unwrap().copy_from(Source::from(bytes));
@@ -51,7 +35,7 @@ fn every_rank_gets_what_the_first_has_found_with_all_its_fields() {
         Cause::Aborted { reason: "enough".to_owned() },
     ];
     for cause in causes {
-        let (mut lanes, _) = lanes();
+        let (mut lanes, _) = lanes(3);
         let found = lanes[1].lookout().decide(cause);
         // Who finds something else afterwards hears of the first.
         let later = lanes[0].lookout().decide(Cause::Aborted { reason: "too late".to_owned() });
@@ -73,7 +57,7 @@ fn every_rank_gets_what_the_first_has_found_with_all_its_fields() {
 #[test]
 fn a_word_that_names_nobody_ends_the_group_everywhere_and_is_called_damaged() {
     for (rank, word) in [(0, 4_u32), (1, 4), (2, u32::MAX)] {
-        let (mut lanes, boards) = lanes();
+        let (mut lanes, boards) = lanes(3);
         scribble(&boards[rank], HALTED, &word.to_ne_bytes());
         let found = called(&mut lanes[rank]);
         let told = format!(
@@ -89,7 +73,7 @@ fn a_word_that_names_nobody_ends_the_group_everywhere_and_is_called_damaged() {
 
 #[test]
 fn a_verdict_that_cannot_be_read_is_called_damaged_on_every_other_rank() {
-    let (mut lanes, boards) = lanes();
+    let (mut lanes, boards) = lanes(3);
     lanes[1].lookout().abort("enough");
     scribble(&boards[1], Board::BYTES - Alarm::VERDICT, &[0xff; 100]);
     for rank in [0, 2] {

@@ -1,4 +1,4 @@
-//! Where those stand in line who cannot have the lane at once.
+//! Where those stand in line who cannot have the road at once.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::thread::{self, ThreadId};
 
 use consort_store::Deadline;
 
-use crate::engine::lane::Lane;
 use crate::engine::progress;
+use crate::engine::road::Road;
 use crate::group::Job as Membership;
 use crate::job::Job;
 
@@ -15,7 +15,7 @@ use crate::job::Job;
 #[derive(Debug, Default)]
 pub(super) struct Desk {
     pub(super) line: VecDeque<Next>,
-    /// Who has taken the lane out to carry out queued calls.
+    /// Who has taken the road out to carry out queued calls.
     pub(super) carrier: Option<ThreadId>,
     /// Whether the progress thread sees to this queue, or will.
     pub(super) attended: bool,
@@ -26,16 +26,14 @@ pub(super) struct Desk {
 }
 
 impl Desk {
-    /// Whether this very thread has the lane: what it waits for here waits for it.
+    /// Whether this very thread has the road: what it waits for here waits for it.
     pub(super) fn is_carried_here(&self) -> bool {
         self.carrier == Some(thread::current().id())
     }
 
     /// Nothing is queued, and nobody makes calls any more.
-    pub(super) fn leave(&mut self, lane: Box<Lane>, membership: &Membership) {
-        if let Some(neighbourhood) = &membership.neighbourhood {
-            neighbourhood.take_back(lane);
-        }
+    pub(super) fn leave(&mut self, road: Road, membership: &Membership) {
+        road.leave(membership);
         if std::mem::take(&mut self.served) {
             progress::stop_serving();
         }

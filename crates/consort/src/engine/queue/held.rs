@@ -1,4 +1,4 @@
-//! Queued calls, and the lane in the hands of whoever carries them out.
+//! Queued calls, and the road in the hands of whoever carries them out.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -10,35 +10,35 @@ use consort_store::Deadline;
 
 use super::Queue;
 use crate::backend::Terms;
-use crate::engine::lane::Lane;
 use crate::engine::pace::Notes;
+use crate::engine::road::Road;
 use crate::error::Result;
 use crate::job::{Job, Lists};
 
-/// A lane that was taken out of its queue, and goes back in any case. If that is not because its
+/// A road that was taken out of its queue, and goes back in any case. If that is not because its
 /// call is done, the group ends.
 #[derive(Debug)]
 pub(crate) struct Held {
     queue: Arc<Queue>,
     /// `None` when it was given back.
-    lane: Option<Box<Lane>>,
+    road: Option<Road>,
 }
 
 impl Held {
-    pub(super) fn new(queue: Arc<Queue>, lane: Box<Lane>) -> Self {
-        Self { queue, lane: Some(lane) }
+    pub(super) fn new(queue: Arc<Queue>, road: Road) -> Self {
+        Self { queue, road: Some(road) }
     }
 
-    fn lane(&mut self) -> &mut Lane {
-        self.lane.as_mut().expect("it is held until the end")
+    fn road(&mut self) -> &mut Road {
+        self.road.as_mut().expect("it is held until the end")
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Some(lane) = self.lane.take() {
+        if let Some(road) = self.road.take() {
             self.queue.abort("an asynchronous call has panicked");
-            self.queue.take_back(lane, &mut || {});
+            self.queue.take_back(road, &mut || {});
         }
     }
 }
@@ -53,7 +53,7 @@ pub(crate) fn carry_out_here(mut held: Held, mut job: Job, until: Deadline) {
             let mut lists = Lists::default();
             let call = job.call(index, &mut lists);
             let left = until.remaining().unwrap_or(std::time::Duration::MAX);
-            result = held.lane().run(&call, Terms::within(left), Some(&line)).map(drop);
+            result = held.road().run(&call, Terms::within(left), Some(&line)).map(drop);
             if result.is_err() {
                 break;
             }
@@ -100,7 +100,7 @@ async fn carry_out(mut held: Held, mut job: Job, notes: Rc<Notes>) {
     for index in 0..job.count() {
         let mut lists = Lists::default();
         let call = job.call(index, &mut lists);
-        result = held.lane().run_elsewhere(&call, &notes).await;
+        result = held.road().run_elsewhere(&call, &notes).await;
         if result.is_err() {
             break;
         }
@@ -108,12 +108,12 @@ async fn carry_out(mut held: Held, mut job: Job, notes: Rc<Notes>) {
     finish(held, job, result);
 }
 
-/// In the moment in which the result is known the lane is free: who makes a blocking call finds
+/// In the moment in which the result is known the road is free: who makes a blocking call finds
 /// what was before it done, and who hears that it is done can let go of the group.
 fn finish(mut held: Held, job: Job, result: Result<()>) {
     job.finish_within(result, |settle| {
-        if let Some(lane) = held.lane.take() {
-            held.queue.take_back(lane, settle);
+        if let Some(road) = held.road.take() {
+            held.queue.take_back(road, settle);
         }
     });
 }

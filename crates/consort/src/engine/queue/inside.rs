@@ -7,30 +7,30 @@ use consort_sys::turn::Turn;
 use super::Queue;
 use crate::backend::Terms;
 use crate::call::Call;
-use crate::engine::lane::Lane;
+use crate::engine::road::Road;
 use crate::error::Result;
 
-/// A thread in the lane. When it leaves, whoever is in line hears of it.
+/// A thread on the road. When it leaves, whoever is in line hears of it.
 pub(super) struct Inside<'q> {
     pub(super) queue: &'q Arc<Queue>,
     /// `None` when it has left.
-    turn: Option<Turn<'q, Option<Box<Lane>>>>,
+    turn: Option<Turn<'q, Option<Road>>>,
     /// Whether its call came to an end, if it has begun one.
     ended: bool,
 }
 
 impl<'q> Inside<'q> {
     #[inline]
-    pub(super) fn new(queue: &'q Arc<Queue>, turn: Turn<'q, Option<Box<Lane>>>) -> Self {
+    pub(super) fn new(queue: &'q Arc<Queue>, turn: Turn<'q, Option<Road>>) -> Self {
         Self { queue, turn: Some(turn), ended: true }
     }
 
     #[inline]
     pub(super) fn run(mut self, call: &Call<'_>, terms: Terms) -> Result<u64> {
         self.ended = false;
-        let lane = self.turn.as_mut().and_then(|turn| turn.as_mut());
-        let lane = lane.expect("the lane is out only behind a bar");
-        let result = lane.run(call, terms, Some(self.queue));
+        let road = self.turn.as_mut().and_then(|turn| turn.as_mut());
+        let road = road.expect("the road is out only behind a bar");
+        let result = road.run(call, terms, Some(self.queue));
         self.ended = true;
         result
     }

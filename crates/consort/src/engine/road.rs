@@ -1,0 +1,102 @@
+//! How a group's calls get to the other ranks, one at a time.
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::pin::Pin;
+
+use super::lane::Lane;
+use super::lookout::Lookout;
+use super::pace::Notes;
+use super::queue::Queue;
+use crate::backend::Terms;
+use crate::call::Call;
+use crate::error::Result;
+use crate::group::Job as Membership;
+
+/// A group's way to carry out calls. Whoever has it carries out one, and nobody else does meanwhile.
+#[derive(Debug)]
+pub(crate) enum Road {
+    /// All ranks are on this host.
+    Board(Box<Lane>),
+    /// Not all of them are.
+    Other(Box<dyn Way>),
+}
+
+/// A way to carry out calls between ranks that do not all share memory.
+pub(crate) trait Way: Send + fmt::Debug {
+    /// Carries out a checked call on this thread, for which others may wait in `line`. Says which of
+    /// the group's calls it was.
+    ///
+    /// # Errors
+    /// When the group has ended, or has to because of this call.
+    fn run(&mut self, call: &Call<'_>, terms: Terms, line: Option<&Queue>) -> Result<u64>;
+
+    /// Carries out a checked call, and returns to whoever polls it when it has to wait: what ends
+    /// the wait, and when to look if it still makes sense, is between it and the `notes`.
+    fn run_elsewhere<'a>(
+        &'a mut self,
+        call: &'a Call<'_>,
+        notes: &'a Notes,
+    ) -> Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
+
+    /// For those who want to know or decide meanwhile what becomes of the group.
+    fn lookout(&self) -> &Lookout;
+
+    /// Says that this rank makes no more calls, and lets go of what it holds.
+    fn leave(self: Box<Self>, membership: &Membership);
+}
+
+impl Road {
+    #[inline]
+    pub(super) fn run(
+        &mut self,
+        call: &Call<'_>,
+        terms: Terms,
+        line: Option<&Queue>,
+    ) -> Result<u64> {
+        match self {
+            Self::Board(lane) => lane.run(call, terms, line),
+            Self::Other(way) => way.run(call, terms, line),
+        }
+    }
+
+    pub(super) async fn run_elsewhere(&mut self, call: &Call<'_>, notes: &Notes) -> Result<()> {
+        match self {
+            Self::Board(lane) => lane.run_elsewhere(call, notes).await,
+            Self::Other(way) => way.run_elsewhere(call, notes).await,
+        }
+    }
+
+    pub(super) fn lookout(&self) -> &Lookout {
+        match self {
+            Self::Board(lane) => lane.lookout(),
+            Self::Other(way) => way.lookout(),
+        }
+    }
+
+    /// Leaves the group that this rank was in as a part of `membership`.
+    pub(super) fn leave(self, membership: &Membership) {
+        match self {
+            Self::Board(lane) => {
+                if let Some(neighbourhood) = &membership.neighbourhood {
+                    neighbourhood.take_back(lane);
+                }
+            }
+            Self::Other(way) => way.leave(membership),
+        }
+    }
+}
+
+impl From<Lane> for Road {
+    fn from(lane: Lane) -> Self {
+        Self::Board(Box::new(lane))
+    }
+}
+
+impl From<Box<dyn Way>> for Road {
+    fn from(way: Box<dyn Way>) -> Self {
+        Self::Other(way)
+    }
+}
