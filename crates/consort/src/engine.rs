@@ -5,6 +5,7 @@
 //! turns of an operation are is told in [`ops`]; [`Drive`](drive::Drive) takes them one after the other and never
 //! blocks, so that a caller's own thread and the progress thread run the same code.
 
+mod company;
 mod drive;
 mod fate;
 mod ground;

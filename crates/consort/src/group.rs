@@ -176,7 +176,7 @@ impl Group {
             rank: Rank(rank),
             world_ranks: (0..members.len() as u32).collect(),
             members,
-            commons: lane.as_ref().map(|lane| Arc::new(Commons::new(lane.lookout().clone()))),
+            commons: lane.as_ref().map(|lane| Arc::new(Commons::new(lane))),
             backend: lane.map(|lane| job.backend(lane)),
             job,
         };

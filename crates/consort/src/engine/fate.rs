@@ -5,9 +5,9 @@ mod tests;
 
 use std::sync::{Arc, OnceLock};
 
-use consort_sys::board::{Alarm, End};
-use consort_sys::ring::Bell;
+use consort_sys::board::End;
 
+use super::company::Peers;
 use super::verdict::{Cause, Failure};
 use crate::error::Error;
 
@@ -15,21 +15,19 @@ use crate::error::Error;
 #[derive(Clone, Debug)]
 pub(super) struct Fate {
     group: Arc<str>,
-    me: usize,
+    peers: Peers,
     /// What all ranks have heard.
     failure: Arc<OnceLock<Failure>>,
-    alarm: Alarm,
-    /// Who waits for messages looks at once when it is rung.
-    bells: Arc<[Bell]>,
 }
 
 impl Fate {
-    pub(super) fn new(group: &str, me: usize, alarm: Alarm, bells: Arc<[Bell]>) -> Self {
-        Self { group: group.into(), me, failure: Arc::default(), alarm, bells }
+    pub(super) fn new(group: &str, peers: Peers) -> Self {
+        Self { group: group.into(), peers, failure: Arc::default() }
     }
 
-    pub(super) fn me(&self) -> usize {
-        self.me
+    /// Whose it is.
+    pub(super) fn peers(&self) -> &Peers {
+        &self.peers
     }
 
     pub(super) fn group(&self) -> &str {
@@ -53,7 +51,7 @@ impl Fate {
 
     #[inline]
     pub(super) fn has_ended(&self) -> bool {
-        self.alarm.is_halted()
+        self.peers.is_halted()
     }
 
     /// Why the group has failed, if it has as far as this rank knows.
@@ -68,12 +66,12 @@ impl Fate {
             self.heard().unwrap_or_else(|| {
                 // Somebody has scribbled where the one should stand who has ended it. The others may
                 // not know of anything.
-                let word = match self.alarm.end() {
+                let word = match self.peers.end() {
                     Some(End::Nonsense { word }) => word,
                     _ => 0,
                 };
                 let what = format!("{word:#x} is no rank that could have ended the group");
-                let cause = Cause::Damaged { rank: self.me as u32, what };
+                let cause = Cause::Damaged { rank: self.peers.me() as u32, what };
                 self.tell(&cause);
                 self.heard().unwrap_or_else(|| self.found(cause))
             })
@@ -82,15 +80,14 @@ impl Fate {
     }
 
     fn tell(&self, cause: &Cause) {
-        self.alarm.halt(&cause.encode());
-        self.bells.iter().for_each(Bell::ring);
+        self.peers.halt(&cause.encode());
     }
 
     /// What the one has said who has ended the group, if there is one.
     fn heard(&self) -> Option<Failure> {
-        let Some(End::By { rank, verdict }) = self.alarm.end() else { return None };
+        let Some(End::By { rank, verdict }) = self.peers.end() else { return None };
         let by = rank as u32;
-        let cause = Cause::decode(&verdict, self.bells.len()).unwrap_or_else(|| {
+        let cause = Cause::decode(&verdict, self.peers.world()).unwrap_or_else(|| {
             let what = "it has ended the group, and what it says of that cannot be read".to_owned();
             Cause::Damaged { rank: by, what }
         });
@@ -98,6 +95,6 @@ impl Fate {
     }
 
     fn found(&self, cause: Cause) -> Failure {
-        Failure { by: self.me as u32, cause }
+        Failure { by: self.peers.me() as u32, cause }
     }
 }

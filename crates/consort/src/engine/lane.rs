@@ -10,6 +10,7 @@ use consort_sys::reach::{Reach, Unread};
 use consort_sys::ring::Rings;
 use consort_sys::wait::Patience;
 
+use super::company::Peers;
 use super::drive::{Drive, GoOn, Progress, Turns};
 use super::ground::Ground;
 use super::lookout::{Lookout, Stakes, Stuck};
@@ -72,6 +73,7 @@ impl Place {
 #[derive(Debug)]
 pub(crate) struct Lane {
     me: usize,
+    neighbours: Arc<[Neighbour]>,
     lookout: Lookout,
     board: Board,
     ground: Ground,
@@ -114,11 +116,18 @@ impl Lane {
         let reaches: Vec<_> = neighbours.iter().map(|neighbour| neighbour.reach).collect();
         let rings = Rings::new(me, &places(2), &reaches).ok_or_else(outside)?;
         let ground = Ground::new(me, mine.ground, places(1), reaches).ok_or_else(outside)?;
-        let Rings { outlets, inlets, bells } = rings;
-        let lookout = Lookout::new(name, me, neighbours, board.alarm(), bells);
-        let post = Post::new(me, lookout.clone(), mine.post, (outlets, inlets), patience);
+        let neighbours: Arc<[Neighbour]> = neighbours.into();
+        let peers = Peers::Here {
+            me,
+            alarm: board.alarm(),
+            bells: rings.bells.clone().into(),
+            neighbours: neighbours.clone(),
+        };
+        let lookout = Lookout::new(name, peers);
+        let post = Post::new(me, lookout.clone(), mine.post, rings, patience);
         Ok(Self {
             me,
+            neighbours,
             lookout,
             board,
             ground,
@@ -136,7 +145,12 @@ impl Lane {
     }
 
     pub(super) fn world(&self) -> usize {
-        self.lookout.world()
+        self.neighbours.len()
+    }
+
+    /// The ranks, all on this host.
+    pub(crate) fn neighbours(&self) -> &Arc<[Neighbour]> {
+        &self.neighbours
     }
 
     /// Whether all ranks can reach each other's private memory.
@@ -201,7 +215,7 @@ impl Lane {
     #[inline]
     pub(super) fn begin(&mut self, call: &Call<'_>, terms: Terms) -> (Option<Window>, Description) {
         // Ranks have to agree on it even where it makes no difference: it would for more data.
-        let arena = self.lookout.arena(self.me);
+        let arena = &self.neighbours[self.me].arena;
         let place = Window::of(call, arena, self.world(), terms.in_windows);
         let within = Window::within(place, call, arena);
         let window = place.filter(|place| terms.in_windows || place.is_worth_it());

@@ -1,25 +1,19 @@
 //! What there is to know of the other ranks while waiting for them, and what to do when there is no
 //! use in that: for calls, messages and symmetric memory alike.
 
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use consort_sys::arena::Arena;
-use consort_sys::board::Alarm;
 use consort_sys::reach::Unread;
-use consort_sys::ring::Bell;
 
+use super::company::Peers;
 use super::fate::Fate;
-use super::lane::Neighbour;
 use super::verdict::{Cause, Ranks, Waiting};
 use crate::error::Error;
 
 /// A group's ranks, for any thread that waits for one of them. Clones are about the same group.
 #[derive(Clone, Debug)]
 pub(crate) struct Lookout {
-    neighbours: Arc<[Neighbour]>,
-    bells: Arc<[Bell]>,
     fate: Fate,
 }
 
@@ -48,20 +42,12 @@ pub(crate) enum Stakes {
 }
 
 impl Lookout {
-    pub(super) fn new(
-        group: &str,
-        me: usize,
-        neighbours: Vec<Neighbour>,
-        alarm: Alarm,
-        bells: Vec<Bell>,
-    ) -> Self {
-        let bells: Arc<[Bell]> = bells.into();
-        let fate = Fate::new(group, me, alarm, bells.clone());
-        Self { neighbours: neighbours.into(), bells, fate }
+    pub(crate) fn new(group: &str, peers: Peers) -> Self {
+        Self { fate: Fate::new(group, peers) }
     }
 
     pub(super) fn me(&self) -> usize {
-        self.fate.me()
+        self.fate.peers().me()
     }
 
     /// The group's name.
@@ -70,22 +56,17 @@ impl Lookout {
     }
 
     pub(super) fn world(&self) -> usize {
-        self.neighbours.len()
+        self.fate.peers().world()
     }
 
-    /// A rank's shared memory.
-    pub(crate) fn arena(&self, rank: usize) -> &Arena {
-        &self.neighbours[rank].arena
-    }
-
-    /// Every rank's bell.
-    pub(super) fn bells(&self) -> &Arc<[Bell]> {
-        &self.bells
+    /// Whether a rank has said that it sends, receives and calls no more.
+    pub(super) fn has_left(&self, rank: usize) -> bool {
+        self.fate.peers().has_left(rank)
     }
 
     /// Whether a rank's process has ended.
     pub(super) fn is_dead(&self, rank: usize) -> bool {
-        self.neighbours[rank].is_dead()
+        self.fate.peers().is_dead(rank)
     }
 
     /// Whether it makes sense to wait any longer for ranks of whom all have to be alive and one has
@@ -98,8 +79,7 @@ impl Lookout {
         if self.has_ended() {
             return Err(Stuck::Ended);
         }
-        let mut here =
-            ranks.iter().copied().filter(|&rank| !self.bells[rank].has_left()).peekable();
+        let mut here = ranks.iter().copied().filter(|&rank| !self.has_left(rank)).peekable();
         if !ranks.is_empty() && here.peek().is_none() {
             return Err(Stuck::Left { ranks: ranks.to_vec() });
         }

@@ -22,11 +22,11 @@ mod tests;
 mod trouble;
 
 use std::cell::RefCell;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use consort_sys::arena::Piece;
-use consort_sys::ring::{Bell, Inlet, Outlet, Progress, RingError, Rings};
+use consort_sys::ring::{Bell, Progress, RingError, Rings};
 use consort_sys::wait::Patience;
 
 pub(crate) use self::courier::Courier;
@@ -46,7 +46,7 @@ pub(crate) struct Post {
     lookout: Lookout,
     outboxes: Vec<Mutex<Outbox>>,
     inboxes: Vec<Mutex<Inbox>>,
-    bells: Arc<[Bell]>,
+    bells: Box<[Bell]>,
     /// Who is asked first when a message may come from any.
     next: Mutex<usize>,
     patience: Mutex<Patience>,
@@ -55,12 +55,12 @@ pub(crate) struct Post {
 }
 
 impl Post {
-    /// For a rank that has set this block aside, and has these ends of rings to and from all others.
+    /// For a rank that has set this block aside, and has these ends of rings.
     pub(crate) fn new(
         me: usize,
         lookout: Lookout,
         block: Piece,
-        (outlets, inlets): (Vec<Outlet>, Vec<Inlet>),
+        Rings { outlets, inlets, bells }: Rings,
         patience: Patience,
     ) -> Self {
         let inbox = |(from, inlet)| {
@@ -68,7 +68,7 @@ impl Post {
         };
         Self {
             me,
-            bells: lookout.bells().clone(),
+            bells: bells.into(),
             lookout,
             outboxes: outlets.into_iter().map(Outbox::new).map(Mutex::new).collect(),
             inboxes: inlets.into_iter().enumerate().map(inbox).collect(),
@@ -139,7 +139,7 @@ impl Post {
             let put = |inbox: &mut Inbox| inbox.put(envelope(&message), message.data);
             return self.with(&self.inboxes, to, put).map(|()| Progress::Done);
         }
-        if !dispatch.has_begun() && self.bells[to].has_left() {
+        if !dispatch.has_begun() && self.lookout.has_left(to) {
             return Err(self.has_left(message));
         }
         self.with(&self.outboxes, to, |outbox| outbox.go_on(dispatch, message.data))

@@ -146,7 +146,7 @@ impl Group {
             rank: Rank(rank.expect("this rank gave its own colour") as u32),
             members,
             world_ranks,
-            commons: Some(Arc::new(Commons::new(lane.lookout().clone()))),
+            commons: Some(Arc::new(Commons::new(&lane))),
             backend: Some(self.shared.job.backend(lane)),
             job: self.shared.job.clone(),
         };

@@ -202,9 +202,9 @@ impl Pieces {
 
     /// Everyone's windows, where their cards say.
     fn open(&self, group: &Group, shape: Shape, cards: &[Card]) -> Result<Windows> {
-        let lookout = group.commons()?.lookout();
+        let commons = group.commons()?;
         let place = |(rank, card): (usize, &Card)| Place {
-            arena: lookout.arena(rank).clone(),
+            arena: commons.arena(rank).clone(),
             control: card.places[0] as usize,
             data: card.places[1] as usize,
         };
@@ -221,7 +221,7 @@ impl Pieces {
         let rank = places.iter().position(strays).unwrap_or(0) as u32;
         Windows::new(group.rank().index(), shape, places, patience).ok_or_else(|| {
             let what = "it speaks of symmetric memory that is not within its own".to_owned();
-            lookout.decide(Cause::Damaged { rank, what })
+            commons.lookout().decide(Cause::Damaged { rank, what })
         })
     }
 }

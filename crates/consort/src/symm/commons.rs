@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use consort_sys::arena::Arena;
 use consort_sys::dtype::Element;
 use consort_sys::window::Plain;
 
@@ -10,7 +11,7 @@ use super::block::{Block, Wanted};
 use super::memory::Memory;
 use super::rendezvous::Kind;
 use super::{Options, Symmetric};
-use crate::engine::Lookout;
+use crate::engine::{Lane, Lookout, Neighbour};
 use crate::error::{Error, Result};
 use crate::group::Group;
 
@@ -18,6 +19,7 @@ use crate::group::Group;
 #[derive(Debug)]
 pub(crate) struct Commons {
     lookout: Lookout,
+    neighbours: Arc<[Neighbour]>,
     state: Mutex<State>,
 }
 
@@ -40,12 +42,19 @@ impl State {
 }
 
 impl Commons {
-    pub(crate) fn new(lookout: Lookout) -> Self {
-        Self { lookout, state: Mutex::default() }
+    /// Of the group that has this lane.
+    pub(crate) fn new(lane: &Lane) -> Self {
+        let (lookout, neighbours) = (lane.lookout().clone(), lane.neighbours().clone());
+        Self { lookout, neighbours, state: Mutex::default() }
     }
 
     pub(super) fn lookout(&self) -> &Lookout {
         &self.lookout
+    }
+
+    /// A rank's shared memory.
+    pub(super) fn arena(&self, rank: usize) -> &Arena {
+        &self.neighbours[rank].arena
     }
 
     /// Requests are made one after the other: their numbers have to be the same on all ranks.

@@ -58,7 +58,7 @@ struct State {
 
 impl Courier {
     pub(crate) fn new(post: Arc<Post>, patience: Patience) -> Arc<Self> {
-        let desk = Desk::new(post.bells.len());
+        let desk = Desk::new(post.lookout.world());
         let state = State { desk, attended: false, served: false, helpers: 0, orphaned: None };
         Arc::new(Self { post, state: Mutex::new(state), patience })
     }

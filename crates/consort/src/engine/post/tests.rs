@@ -1,6 +1,7 @@
 //! Matching, with ranks that take turns in one thread.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use consort_sys::arena::Arena;
@@ -9,6 +10,7 @@ use consort_sys::dtype::Element;
 use proptest::prelude::*;
 
 use super::*;
+use crate::engine::company::Peers;
 use crate::engine::lane::Neighbour;
 use crate::error::Error;
 use crate::group::Rank;
@@ -30,15 +32,16 @@ pub(super) fn posts(world: usize) -> Vec<Post> {
     let (board_places, block_places) = (places(&boards), places(&blocks));
     // Nobody halts the group: the boards' memory is only looked at.
     boards.into_iter().for_each(Piece::abandon);
-    let neighbours: Vec<Neighbour> = arenas
+    let neighbours: Arc<[Neighbour]> = arenas
         .iter()
         .map(|arena| Neighbour { arena: arena.clone(), life: None, reach: None })
         .collect();
     let post = |(me, block)| {
         let alarm = Board::new(me, &board_places, patience).unwrap().alarm();
         let rings = Rings::new(me, &block_places, &vec![None; world]).unwrap();
-        let lookout = Lookout::new("few", me, neighbours.clone(), alarm, rings.bells);
-        Post::new(me, lookout, block, (rings.outlets, rings.inlets), patience)
+        let bells = rings.bells.clone().into();
+        let peers = Peers::Here { me, alarm, bells, neighbours: neighbours.clone() };
+        Post::new(me, Lookout::new("few", peers), block, rings, patience)
     };
     blocks.into_iter().enumerate().map(post).collect()
 }

@@ -5,6 +5,7 @@
 //! is not there.
 
 use consort_sys::board::Alarm;
+use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Cause, Ranks};
@@ -44,23 +45,28 @@ impl Cause {
     }
 }
 
-/// A bit for each rank: there may be too many to list.
+/// The first rank, and a bit for each from there on: there may be too many to list. Of those on
+/// several hosts there may even be too many for that: what lies too far behind the first is not told.
 impl Serialize for Ranks {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let bytes = self.0.last().map_or(0, |&last| last as usize / 8 + 1);
-        let mut bits = vec![0_u8; bytes];
-        for &rank in &self.0 {
-            bits[rank as usize / 8] |= 1 << (rank % 8);
+        let first = self.0.first().copied().unwrap_or(0);
+        let mut bits = Vec::new();
+        for at in self.0.iter().map(|rank| (rank - first) as usize).take_while(|at| at / 8 < SPAN) {
+            bits.resize(at / 8 + 1, 0_u8);
+            bits[at / 8] |= 1 << (at % 8);
         }
-        bits.serialize(serializer)
+        (first, bits).serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Ranks {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let bits = Vec::<u8>::deserialize(deserializer)?;
-        let is_set = |rank: &usize| bits[rank / 8] & 1 << (rank % 8) != 0;
-        Ok((0..8 * bits.len()).filter(is_set).collect())
+        let (first, bits) = <(u32, Vec<u8>)>::deserialize(deserializer)?;
+        let is_set = |at: &usize| bits[at / 8] & 1 << (at % 8) != 0;
+        let rank = |at: usize| u32::try_from(at).ok().and_then(|at| first.checked_add(at));
+        let ranks = (0..8 * bits.len()).filter(is_set).map(rank);
+        let ranks: Option<Vec<u32>> = ranks.collect();
+        ranks.map(Self).ok_or_else(|| D::Error::custom("no rank has such a number"))
     }
 }
 
@@ -68,11 +74,13 @@ fn shorten(text: &mut String, most: usize) {
     text.truncate(text.floor_char_boundary(most));
 }
 
-/// Beside so much text there is room for a bit for each of the most ranks, and for the rest.
+/// Beside so much text there is room for the rest.
 const LONG: usize = 900;
+/// So many bytes of bits fit beside half of it: enough for all ranks of one host.
+const SPAN: usize = 500;
 const _: () = {
-    let ranks = crate::engine::lane::MOST / 8;
-    assert!(LONG + 64 <= Alarm::VERDICT && LONG / 2 + ranks + 64 <= Alarm::VERDICT);
+    assert!(LONG + 64 <= Alarm::VERDICT && LONG / 2 + SPAN + 64 <= Alarm::VERDICT);
+    assert!(SPAN >= crate::engine::lane::MOST / 8);
 };
 
 #[cfg(test)]
@@ -95,8 +103,11 @@ mod tests {
     }
 
     fn any_cause() -> impl Strategy<Value = Cause> {
-        let rank = || 0..MOST as u32;
-        let ranks = || prop::collection::vec(0..MOST, 1..20).prop_map(Ranks::from_iter);
+        let rank = || 0..MANY as u32;
+        let ranks = || {
+            let ranks = (0..MANY - MOST, prop::collection::vec(0..MOST, 1..20));
+            ranks.prop_map(|(first, behind)| behind.into_iter().map(|it| first + it).collect())
+        };
         prop_oneof![
             (any::<u64>(), ".{0,100}", rank(), ".{0,100}").prop_map(
                 |(number, mine, rank, theirs)| Cause::Differs { number, mine, rank, theirs }
@@ -120,7 +131,7 @@ mod tests {
     proptest! {
         #[test]
         fn causes_are_heard_as_they_were_told(cause in any_cause()) {
-            prop_assert_eq!(Cause::decode(&padded(cause.encode()), MOST), Some(cause));
+            prop_assert_eq!(Cause::decode(&padded(cause.encode()), MANY), Some(cause));
         }
 
         #[test]
@@ -157,6 +168,36 @@ mod tests {
     }
 
     #[test]
+    fn of_ranks_that_are_too_many_to_tell_the_first_are_told() {
+        let waiting = Waiting { call: "é".repeat(LONG), number: u64::MAX, waited: Duration::MAX };
+        let told = |missing: Ranks| {
+            let bytes = Cause::Late { missing, waiting: waiting.clone() }.encode();
+            assert!(bytes.len() <= Alarm::VERDICT);
+            match Cause::decode(&padded(bytes), MANY) {
+                Some(Cause::Late { missing: Ranks(missing), .. }) => missing,
+                other => panic!("{other:?}"),
+            }
+        };
+        let all = told((0..MANY).collect());
+        assert_eq!(all, (0..all.len() as u32).collect::<Vec<u32>>());
+        assert!(all.len() >= MOST);
+        assert_eq!(told([7, MANY - 2, MANY - 1].into_iter().collect()), [7]);
+        let last = [MANY - 2, MANY - 1];
+        assert_eq!(told(last.into_iter().collect()), last.map(|rank| rank as u32));
+    }
+
+    #[test]
+    fn a_rank_beyond_all_numbers_is_not_told() {
+        let waiting = Waiting { call: String::new(), number: 1, waited: Duration::ZERO };
+        let missing = Ranks(vec![u32::MAX - 3, u32::MAX]);
+        let mut bytes = Cause::Late { missing, waiting }.encode();
+        assert!(Cause::decode(&bytes, usize::MAX).is_some());
+        let bits = bytes.iter().position(|&byte| byte == 0b1001).unwrap();
+        bytes[bits] = 0b1_0001;
+        assert_eq!(Cause::decode(&bytes, usize::MAX), None);
+    }
+
+    #[test]
     fn ranks_that_there_are_not_are_not_named() {
         let waiting = Waiting { call: "barrier".to_owned(), number: 1, waited: Duration::ZERO };
         let missing = [0, 3].into_iter().collect();
@@ -168,4 +209,7 @@ mod tests {
             assert_eq!(Cause::decode(&cause.encode(), 3), None, "{cause:?}");
         }
     }
+
+    /// More than are on one host.
+    const MANY: usize = 100_000;
 }

@@ -1,0 +1,115 @@
+//! The ranks of a group, as each of them knows the others while it waits.
+
+#[cfg(test)]
+pub(super) mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+
+use consort_sys::board::{Alarm, End};
+use consort_sys::ring::Bell;
+
+use super::lane::Neighbour;
+
+/// All ranks, for one of them. Clones are about the same group.
+#[derive(Clone, Debug)]
+pub(crate) enum Peers {
+    /// On one host, who hear of a group's end from its board.
+    Here { me: usize, alarm: Alarm, bells: Arc<[Bell]>, neighbours: Arc<[Neighbour]> },
+    /// On several hosts, who hear of it in another way.
+    Apart(Arc<dyn Company>),
+}
+
+/// The ranks of a group that are not all on one host. Nothing here waits.
+pub(crate) trait Company: Send + Sync + fmt::Debug {
+    /// This rank.
+    fn me(&self) -> usize;
+
+    /// How many there are.
+    fn world(&self) -> usize;
+
+    /// Whether a rank has said that it makes no more calls, and sends and receives no more. What it
+    /// has sent was sent before.
+    fn has_left(&self, rank: usize) -> bool;
+
+    /// Whether a rank's process has ended, or its host is gone.
+    fn is_dead(&self, rank: usize) -> bool;
+
+    /// Tells everyone that the group has ended and why, in at most [`Alarm::VERDICT`] bytes, unless
+    /// somebody has before; and has all threads of this process look that wait for one of them.
+    /// When it returns, the group has ended here, and it is settled what it has ended for.
+    fn halt(&self, verdict: &[u8]);
+
+    /// Whether somebody has ended the group, as far as this rank knows.
+    fn is_halted(&self) -> bool;
+
+    /// How the group has ended, once it has: for the same reason for every rank.
+    fn end(&self) -> Option<End>;
+}
+
+impl Peers {
+    pub(super) fn me(&self) -> usize {
+        match self {
+            Self::Here { me, .. } => *me,
+            Self::Apart(company) => company.me(),
+        }
+    }
+
+    pub(super) fn world(&self) -> usize {
+        match self {
+            Self::Here { neighbours, .. } => neighbours.len(),
+            Self::Apart(company) => company.world(),
+        }
+    }
+
+    /// Whether a rank has said that it sends, receives and calls no more.
+    pub(super) fn has_left(&self, rank: usize) -> bool {
+        match self {
+            Self::Here { bells, .. } => bells[rank].has_left(),
+            Self::Apart(company) => company.has_left(rank),
+        }
+    }
+
+    /// Whether a rank's process has ended.
+    pub(super) fn is_dead(&self, rank: usize) -> bool {
+        match self {
+            Self::Here { neighbours, .. } => neighbours[rank].is_dead(),
+            Self::Apart(company) => company.is_dead(rank),
+        }
+    }
+
+    /// Tells everyone that the group has ended and why, unless somebody has before.
+    pub(super) fn halt(&self, verdict: &[u8]) {
+        match self {
+            Self::Here { alarm, bells, .. } => {
+                alarm.halt(verdict);
+                // Who waits for messages looks at once when it is rung.
+                bells.iter().for_each(Bell::ring);
+            }
+            Self::Apart(company) => company.halt(verdict),
+        }
+    }
+
+    /// Whether somebody has ended the group, as far as this rank knows.
+    #[inline]
+    pub(super) fn is_halted(&self) -> bool {
+        match self {
+            Self::Here { alarm, .. } => alarm.is_halted(),
+            Self::Apart(company) => company.is_halted(),
+        }
+    }
+
+    /// How the group has ended, if it has.
+    pub(super) fn end(&self) -> Option<End> {
+        match self {
+            Self::Here { alarm, .. } => alarm.end(),
+            Self::Apart(company) => company.end(),
+        }
+    }
+}
+
+impl From<Arc<dyn Company>> for Peers {
+    fn from(company: Arc<dyn Company>) -> Self {
+        Self::Apart(company)
+    }
+}
