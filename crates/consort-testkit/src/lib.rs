@@ -10,7 +10,9 @@
 //!   continue a rank at a known moment. There is always a time limit, and a test that fails shows
 //!   the output of every rank.
 //! - [`Hosts`] are network namespaces on one wire: hosts with addresses and links of their own,
-//!   whose cables can be pulled. Where the system does not permit them the test says [`skip()`].
+//!   whose cables can be pulled. A [`Network`] says what lies between them: which addresses, how
+//!   far, how lossy, which ports are open. Where the system cannot do that the test says
+//!   [`skip()`].
 //! - [`ControlGroup`] limits the memory of some of the ranks.
 //! - [`store`] is the conformance suite of `consort_store::Store`: what every store promises, one
 //!   function per promise. A new store is done when it passes.
@@ -35,6 +37,6 @@ mod skip;
 pub mod store;
 
 pub use control_group::ControlGroup;
-pub use hosts::{Address, Host, Hosts};
+pub use hosts::{Address, Family, Host, Hosts, Network};
 pub use ranks::{Context, Job, Outcome, Ranks, ranks};
 pub use skip::{Skip, skip};

@@ -263,17 +263,17 @@ fn ranks_of_two_hosts_know_who_shares_a_host_and_how_to_reach_the_other() {
         Err(reason) => return skip(reason),
     };
     let job = ranks.start(|ctx| {
-        let place = ctx.address_of(0).unwrap().v4;
+        let place = ctx.address_of(0).unwrap().at(29400);
         let secret: String = ctx.told("secret");
         let group = Builder::new()
-            .address(&format!("tcp://{place}:29400?rank={}&world=4", ctx.rank()))
+            .address(&format!("tcp://{place}?rank={}&world=4", ctx.rank()))
             .unwrap()
             .secret(secret.parse().unwrap())
             .init()
             .unwrap();
         group.barrier().unwrap();
-        let own = ctx.address_of(ctx.rank()).unwrap().v4;
-        assert_eq!(group.members()[group.rank().index()].address, std::net::IpAddr::V4(own));
+        let own = ctx.address_of(ctx.rank()).unwrap().ip();
+        assert_eq!(group.members()[group.rank().index()].address, own);
         let addresses: Vec<_> = group.members().iter().map(|member| member.address).collect();
         (group.local_rank(), group.local_world(), addresses)
     });

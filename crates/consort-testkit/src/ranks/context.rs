@@ -17,7 +17,7 @@ use crate::hosts::Address;
 pub struct Context {
     rank: u32,
     world: u32,
-    hosts: Vec<Address>,
+    addresses: Vec<Address>,
     layout: Layout,
 }
 
@@ -39,7 +39,7 @@ impl Context {
 
     /// The address of the host that `rank` is on, if the ranks are on hosts.
     pub fn address_of(&self, rank: u32) -> Option<Address> {
-        self.hosts.get(rank as usize % self.hosts.len().max(1)).copied()
+        self.addresses.get(rank as usize).copied()
     }
 
     /// Says that this rank has come to a point; see [`Job::await_point`](super::Job::await_point).
@@ -89,8 +89,8 @@ impl Role {
         );
         let layout = Layout::new(&self.dir);
         layout.leave(self.rank, Note::Begun, &());
-        let (world, hosts) = layout.world();
-        let context = Context { rank: self.rank, world, hosts, layout };
+        let (world, addresses) = layout.world();
+        let context = Context { rank: self.rank, world, addresses, layout };
         match panic::catch_unwind(panic::AssertUnwindSafe(|| body(&context))) {
             Ok(result) => {
                 context.layout.leave(self.rank, Note::Result, &result);

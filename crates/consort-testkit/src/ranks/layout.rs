@@ -34,9 +34,9 @@ impl Layout {
     }
 
     /// Makes what the ranks find when they start.
-    pub(crate) fn prepare(&self, world: u32, hosts: &[Address]) {
+    pub(crate) fn prepare(&self, world: u32, addresses: &[Address]) {
         fs::create_dir(self.shared()).expect("the scratch directory can be written");
-        write(&self.dir.join("world"), &(world, hosts));
+        write(&self.dir.join("world"), &(world, addresses));
     }
 
     pub(crate) fn world(&self) -> (u32, Vec<Address>) {

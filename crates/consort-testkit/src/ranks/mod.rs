@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 pub use context::Context;
 pub use job::{Job, Outcome};
 
-use crate::hosts::Hosts;
+use crate::hosts::{Address, Host, Hosts, Network};
 use crate::scratch::Scratch;
 use crate::skip::Skip;
 use context::Role;
@@ -85,12 +85,20 @@ pub struct Ranks {
     environment: Vec<(OsString, OsString)>,
     test: Option<String>,
     hosts: Option<Hosts>,
+    in_blocks: bool,
 }
 
 impl Ranks {
     /// `world` ranks on this host, with a limit of a minute.
     pub fn new(world: u32) -> Self {
-        Self { world, limit: LIMIT, environment: Vec::new(), test: None, hosts: None }
+        Self {
+            world,
+            limit: LIMIT,
+            environment: Vec::new(),
+            test: None,
+            hosts: None,
+            in_blocks: false,
+        }
     }
 
     /// After this time all ranks are killed and the test fails.
@@ -112,15 +120,22 @@ impl Ranks {
         self
     }
 
-    /// Puts rank `i` on host `i % count` of newly made hosts, which the [`Job`] then owns.
+    /// Puts rank `i` on host `i % count` of newly made hosts, which the [`Job`] then owns: a number
+    /// of them, or those of a [`Network`].
     ///
     /// # Errors
-    /// Where network namespaces are not to be had; see [`Hosts::new`].
-    pub fn on_hosts(mut self, count: usize) -> Result<Self, Skip> {
+    /// Where network namespaces or such a network are not to be had; see [`Hosts::new`].
+    pub fn on_hosts(mut self, network: impl Into<Network>) -> Result<Self, Skip> {
         if !in_a_rank() {
-            self.hosts = Some(Hosts::new(count)?);
+            self.hosts = Some(Hosts::new(network)?);
         }
         Ok(self)
+    }
+
+    /// Fills one host after the other with ranks, as launchers do, instead of dealing them out.
+    pub fn in_blocks(mut self) -> Self {
+        self.in_blocks = true;
+        self
     }
 
     /// Starts the ranks. In a rank, runs `body` and ends the process instead of returning.
@@ -142,8 +157,7 @@ impl Ranks {
 
         let scratch = Scratch::new();
         let layout = Layout::new(scratch.path());
-        let addresses = self.hosts.as_ref().map_or_else(Vec::new, Hosts::addresses);
-        layout.prepare(self.world, &addresses);
+        layout.prepare(self.world, &self.addresses());
         let mut processes = Vec::new();
         for rank in 0..self.world {
             let mut command = self.command(rank, &test);
@@ -163,12 +177,23 @@ impl Ranks {
     fn command(&self, rank: u32, test: &str) -> Command {
         let executable = std::env::current_exe().expect("a running program has a path");
         let mut command = match &self.hosts {
-            Some(hosts) => hosts.host(rank as usize % hosts.count()).command(executable),
+            Some(hosts) => self.host_of(rank, hosts).command(executable),
             None => Command::new(executable),
         };
         command.args([test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"]);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
+    }
+
+    /// Where each rank can be reached; nothing if they are on no hosts.
+    fn addresses(&self) -> Vec<Address> {
+        let Some(hosts) = &self.hosts else { return Vec::new() };
+        (0..self.world).map(|rank| self.host_of(rank, hosts).addresses()).collect()
+    }
+
+    fn host_of<'a>(&self, rank: u32, hosts: &'a Hosts) -> &'a Host {
+        let (rank, world, count) = (rank as usize, self.world as usize, hosts.count());
+        hosts.host(if self.in_blocks { rank * count / world } else { rank % count })
     }
 }
 

@@ -1,26 +1,26 @@
-//! The program `ip`, and what dead tests have left in its care.
+//! The programs `ip`, `tc` and `bridge`, and what dead tests have left in their care.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::{PREFIX, SPACES};
+use super::space::{PREFIX, SPACES};
 use crate::skip::Skip;
 
-/// Runs `ip` and returns what it prints.
-pub(super) fn ip(arguments: &[&str]) -> Result<String, Skip> {
-    let output = match Command::new("ip").args(arguments).output() {
+/// Runs a program of iproute2 and returns what it prints.
+pub(super) fn run(program: &str, arguments: &[&str]) -> Result<String, Skip> {
+    let output = match Command::new(program).args(arguments).output() {
         Ok(output) => output,
         Err(error) => {
             return Err(Skip::new(format!(
-                "network namespaces need the program `ip` (package iproute2): {error}"
+                "network namespaces need the program `{program}` (package iproute2): {error}"
             )));
         }
     };
     if !output.status.success() {
         let words = String::from_utf8_lossy(&output.stderr);
         let what = arguments.join(" ");
-        return Err(Skip::new(format!("`ip {what}` was refused: {}", words.trim())));
+        return Err(Skip::new(format!("`{program} {what}` was refused: {}", words.trim())));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -32,7 +32,7 @@ pub(super) fn sweep() {
         let name = entry.file_name().to_string_lossy().into_owned();
         if owner(&name).is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
             // Another test may be sweeping too; whoever comes second finds nothing.
-            let _ = ip(&["netns", "delete", &name]);
+            let _ = run("ip", &["netns", "delete", &name]);
         }
     }
 }

@@ -1,12 +1,18 @@
-//! Hosts reach each other, and a cut cable is a cut cable.
+//! Hosts reach each other, a cut cable is a cut cable, and a network is as bad as it was ordered.
 
-use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, and so do its parts")]
+
+mod networks;
+mod traffic;
+
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
-use consort_testkit::{Host, Hosts, Ranks, skip};
+use consort_testkit::{Hosts, Ranks, skip};
+
+use traffic::{arrives, read_byte, speaks};
 
 #[test]
 fn hosts_reach_each_other_over_both_protocols() {
@@ -16,7 +22,7 @@ fn hosts_reach_each_other_over_both_protocols() {
     };
     for (from, to) in [(0, 1), (1, 2), (2, 0)] {
         let (from, to) = (hosts.host(from), hosts.host(to));
-        assert!(speaks(from, to, to.address().into()));
+        assert!(speaks(from, to, to.address()));
         assert!(speaks(from, to, to.address_v6().into()));
     }
     let own = hosts.host(0);
@@ -82,13 +88,13 @@ fn ranks_run_on_hosts() {
     let mut job = ranks.start(|ctx| {
         let own = ctx.address_of(ctx.rank()).unwrap();
         if ctx.rank() == 0 {
-            let listener = TcpListener::bind((own.v4, 4000)).unwrap();
+            let listener = TcpListener::bind(own.at(4000)).unwrap();
             ctx.reach("listening");
             return (0..3).map(|_| read_byte(&listener)).sum::<u32>();
         }
         let _: bool = ctx.told("go");
-        let mut stream = TcpStream::connect((ctx.address_of(0).unwrap().v4, 4000)).unwrap();
-        assert_eq!(stream.local_addr().unwrap().ip(), own.v4);
+        let mut stream = TcpStream::connect(ctx.address_of(0).unwrap().at(4000)).unwrap();
+        assert_eq!(stream.local_addr().unwrap().ip(), own.ip());
         stream.write_all(&[ctx.rank() as u8]).unwrap();
         ctx.rank()
     });
@@ -96,34 +102,6 @@ fn ranks_run_on_hosts() {
     job.tell("go", &true);
     assert_eq!(job.hosts().unwrap().count(), 2);
     assert_eq!(job.expect_all(), [6, 1, 2, 3]);
-}
-
-/// Whether a byte gets from one host to another over a connection.
-fn speaks(from: &Host, to: &Host, address: IpAddr) -> bool {
-    let listener = to.run(|| TcpListener::bind(SocketAddr::new(address, 0))).expect("to bind");
-    let target = listener.local_addr().expect("an address");
-    let stream = from.run(|| TcpStream::connect_timeout(&target, Duration::from_secs(5)));
-    stream.is_ok_and(|mut stream| stream.write_all(&[1]).is_ok()) && read_byte(&listener) == 1
-}
-
-/// Whether one of a few datagrams gets from one host to another.
-fn arrives(from: &Host, to: &Host) -> bool {
-    let receiver = to.run(|| UdpSocket::bind((to.address(), 0))).expect("to bind");
-    receiver.set_read_timeout(Some(Duration::from_millis(300))).expect("a limit");
-    let sender = from.run(|| UdpSocket::bind((from.address(), 0))).expect("to bind");
-    let target = receiver.local_addr().expect("an address");
-    (0..5).any(|_| {
-        // While the cable is cut, sending itself may fail.
-        let _ = sender.send_to(b"hello", target);
-        receiver.recv(&mut [0; 8]).is_ok()
-    })
-}
-
-fn read_byte(listener: &TcpListener) -> u32 {
-    let (mut stream, _) = listener.accept().expect("a connection");
-    let mut byte = [0];
-    stream.read_exact(&mut byte).expect("a byte");
-    u32::from(byte[0])
 }
 
 /// The namespaces of one network: its switch and its hosts.
