@@ -1,9 +1,11 @@
 //! Hosts on one machine: network namespaces on one wire.
 
 mod address;
+mod checksum;
 mod firewall;
 mod host;
 mod network;
+mod relay;
 mod space;
 mod tools;
 mod weather;
@@ -19,6 +21,7 @@ use crate::ranks::in_a_rank;
 use crate::skip::Skip;
 use host::port;
 use space::{Label, NameSpace};
+use weather::Weather;
 
 /// Hosts that can reach each other and nothing else. Dropping them removes them.
 ///
@@ -28,6 +31,7 @@ use space::{Label, NameSpace};
 #[derive(Debug)]
 pub struct Hosts {
     hosts: Vec<Host>,
+    _weather: Weather,
     switch: NameSpace,
 }
 
@@ -50,13 +54,13 @@ impl Hosts {
         let switch = NameSpace::new(format!("{label}s"))?;
         switch.attempt("ip", &["link", "add", SWITCH, "type", "bridge"])?;
         switch.ip(&["link", "set", SWITCH, "up"]);
+        let weather = Weather::new(&network, label, &switch)?;
         let mut hosts = Vec::new();
         for index in 0..network.hosts {
             hosts.push(Host::new(&network, label, index, &switch)?);
-            weather::put(&network, &switch, &port(index))?;
-            switch.ip(&["link", "set", &port(index), "master", SWITCH]);
+            weather.connect(&switch, index)?;
         }
-        let hosts = Self { hosts, switch };
+        let hosts = Self { hosts, _weather: weather, switch };
         (0..hosts.count()).for_each(|index| hosts.await_link(index, true));
         Ok(hosts)
     }

@@ -100,7 +100,7 @@ impl Network {
 
     /// Whether packets have to be real ones, of the size that a wire would carry.
     pub(super) fn counts_packets(&self) -> bool {
-        self.mtu.is_some() || self.loss > 0.0
+        self.mtu.is_some() || self.loss > 0.0 || !self.delay.is_zero()
     }
 }
 

@@ -13,7 +13,7 @@ pub(super) fn run(program: &str, arguments: &[&str]) -> Result<String, Skip> {
         Ok(output) => output,
         Err(error) => {
             return Err(Skip::new(format!(
-                "network namespaces need the program `{program}` (package iproute2): {error}"
+                "hosts need the program `{program}` (package iproute2): {error}"
             )));
         }
     };
@@ -50,6 +50,7 @@ mod tests {
     #[test]
     fn only_names_of_ours_have_an_owner() {
         assert_eq!(owner("consort-123-0h1"), Some("123"));
+        assert_eq!(owner("consort-45-6w"), Some("45"));
         assert_eq!(owner("consort-demo-0"), None);
         assert_eq!(owner("other-123-0"), None);
         assert_eq!(owner("consort-123"), None);
