@@ -18,6 +18,7 @@ mod post;
 mod progress;
 mod queue;
 mod road;
+mod sleep;
 mod verdict;
 
 pub(crate) use self::lane::{Lane, Neighbour, Place};

@@ -28,8 +28,10 @@ pub(crate) trait Company: Send + Sync + fmt::Debug {
     /// How many there are.
     fn world(&self) -> usize;
 
-    /// Whether a rank has said that it makes no more calls, and sends and receives no more. What it
-    /// has sent was sent before.
+    /// Says that this rank makes no more calls, and sends and receives no more.
+    fn leave(&self);
+
+    /// Whether a rank has said so. What it has sent was sent before.
     fn has_left(&self, rank: usize) -> bool;
 
     /// Whether a rank's process has ended, or its host is gone.
@@ -62,7 +64,18 @@ impl Peers {
         }
     }
 
-    /// Whether a rank has said that it sends, receives and calls no more.
+    /// Says that this rank sends and receives no more, and makes no more calls.
+    pub(super) fn leave(&self) {
+        match self {
+            Self::Here { me, bells, .. } => {
+                bells[*me].leave();
+                bells.iter().for_each(Bell::ring);
+            }
+            Self::Apart(company) => company.leave(),
+        }
+    }
+
+    /// Whether a rank has said so.
     pub(super) fn has_left(&self, rank: usize) -> bool {
         match self {
             Self::Here { bells, .. } => bells[rank].has_left(),

@@ -124,7 +124,7 @@ impl Lane {
             neighbours: neighbours.clone(),
         };
         let lookout = Lookout::new(name, peers);
-        let post = Post::new(me, lookout.clone(), mine.post, rings, patience);
+        let post = Post::new(lookout.clone(), mine.post, rings, patience);
         Ok(Self {
             me,
             neighbours,
@@ -389,7 +389,7 @@ impl Lane {
 
     /// Says that this rank makes no more calls.
     pub(crate) fn leave(&self) {
-        self.post.leave();
+        self.lookout.leave();
         self.board.leave();
     }
 

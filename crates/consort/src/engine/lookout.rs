@@ -59,7 +59,12 @@ impl Lookout {
         self.fate.peers().world()
     }
 
-    /// Whether a rank has said that it sends, receives and calls no more.
+    /// Says that this rank sends and receives no more, and makes no more calls.
+    pub(super) fn leave(&self) {
+        self.fate.peers().leave();
+    }
+
+    /// Whether a rank has said so.
     pub(super) fn has_left(&self, rank: usize) -> bool {
         self.fate.peers().has_left(rank)
     }

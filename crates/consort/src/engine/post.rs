@@ -1,12 +1,13 @@
 //! Messages between two ranks of a group.
 //!
-//! Each rank has a [ring](consort_sys::ring) to each other. No thread of its own serves them: every
-//! thread that waits for a message takes from the ring what has come, and what it does not want it
-//! puts away for whoever will ([`Inbox`]). A message is written by its sender's own thread, as far
+//! Each rank has a [ring](consort_sys::ring) to each other, or [something else](ends) that keeps
+//! messages in their order. No thread of its own serves them: every thread that waits for a message
+//! takes from the ring what has come, and what it does not want it puts away for whoever will
+//! ([`Inbox`]). A message is written by its sender's own thread, as far
 //! as there is room; the others that send to the same rank wait for its end ([`Outbox`]).
 //!
 //! Nobody holds a lock while it waits, nor the group's lane, so each call keeps to its own deadline
-//! and collectives go on beside it. Whoever waits sleeps on its rank's one bell, which other ranks
+//! and collectives go on beside it. Whoever waits [sleeps](Rest) on its rank's one bell, which other ranks
 //! ring when they have written or read, and threads of the same rank when they have put something
 //! away or come to the end of a message.
 //!
@@ -14,6 +15,7 @@
 //! it stays in its order, and keeps to the same rules.
 
 mod courier;
+mod ends;
 mod exchange;
 mod inbox;
 mod outbox;
@@ -26,16 +28,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use consort_sys::arena::Piece;
-use consort_sys::ring::{Bell, Progress, RingError, Rings};
+use consort_sys::ring::{Progress, Rings};
 use consort_sys::wait::Patience;
 
 pub(crate) use self::courier::Courier;
+use self::ends::{Broken, Inlet, Outlet};
 pub(crate) use self::exchange::Exchange;
 use self::exchange::{Arrival, envelope};
 use self::inbox::Inbox;
 use self::outbox::{Dispatch, Outbox};
 use self::trouble::Patient;
 use super::lookout::Lookout;
+use super::sleep::Rest;
 use crate::error::Result;
 use crate::p2p::Outgoing;
 
@@ -46,35 +50,45 @@ pub(crate) struct Post {
     lookout: Lookout,
     outboxes: Vec<Mutex<Outbox>>,
     inboxes: Vec<Mutex<Inbox>>,
-    bells: Box<[Bell]>,
+    rest: Rest,
     /// Who is asked first when a message may come from any.
     next: Mutex<usize>,
     patience: Mutex<Patience>,
-    /// `None` when it was left to others.
+    /// What it has set aside for rings; `None` if there are none, or it was left to others.
     block: Mutex<Option<Piece>>,
 }
 
 impl Post {
     /// For a rank that has set this block aside, and has these ends of rings.
-    pub(crate) fn new(
-        me: usize,
+    pub(crate) fn new(lookout: Lookout, block: Piece, rings: Rings, patience: Patience) -> Self {
+        let me = lookout.me();
+        let Rings { outlets, inlets, mut bells } = rings;
+        let ends = outlets.into_iter().zip(inlets).enumerate().map(|(rank, (outlet, inlet))| {
+            (rank != me).then_some((Outlet::Ring(outlet), Inlet::Ring(inlet)))
+        });
+        let rest = Rest::Bell(bells.swap_remove(me));
+        Self { block: Mutex::new(Some(block)), ..Self::over(lookout, ends, rest, patience) }
+    }
+
+    /// For a rank that has these ends to and from every other; `None` for itself. Its threads rest
+    /// where they are woken by whatever comes through them.
+    pub(crate) fn over(
         lookout: Lookout,
-        block: Piece,
-        Rings { outlets, inlets, bells }: Rings,
+        ends: impl Iterator<Item = Option<(Outlet, Inlet)>>,
+        rest: Rest,
         patience: Patience,
     ) -> Self {
-        let inbox = |(from, inlet)| {
-            Mutex::new(Inbox::new(from, (from != me).then_some(inlet), Inbox::MOST))
-        };
+        let (outlets, inlets): (Vec<_>, Vec<_>) = ends.map(Option::unzip).unzip();
+        let inbox = |(from, inlet)| Mutex::new(Inbox::new(from, inlet, Inbox::MOST));
         Self {
-            me,
-            bells: bells.into(),
+            me: lookout.me(),
             lookout,
             outboxes: outlets.into_iter().map(Outbox::new).map(Mutex::new).collect(),
             inboxes: inlets.into_iter().enumerate().map(inbox).collect(),
+            rest,
             next: Mutex::new(0),
             patience: Mutex::new(patience),
-            block: Mutex::new(Some(block)),
+            block: Mutex::new(None),
         }
     }
 
@@ -98,12 +112,6 @@ impl Post {
             progress = self.wait(&mut exchange, &mut patient)?;
         }
         exchange.arrival.map_or(Ok(None), |arrival| self.outcome(&arrival))
-    }
-
-    /// Says that this rank sends and receives no more.
-    pub(crate) fn leave(&self) {
-        self.bells[self.me].leave();
-        self.bells.iter().for_each(Bell::ring);
     }
 
     /// Leaves what was sent to those who have yet to receive it. No more is sent.
@@ -175,6 +183,7 @@ impl Post {
             // Its sender may have given up, and used its memory for something else: but then it has
             // said so before.
             && self.lookout.has_ended()
+            && arrival.source().is_some_and(|from| lock(&self.inboxes[from]).may_fetch())
         {
             return Err(self.lookout.ended());
         }
@@ -191,16 +200,16 @@ impl Post {
         &self,
         boxes: &[Mutex<B>],
         rank: usize,
-        act: impl FnOnce(&mut B) -> Result<R, RingError>,
+        act: impl FnOnce(&mut B) -> Result<R, Broken>,
     ) -> Result<R> {
         let mut guard = lock(&boxes[rank]);
         let done = act(&mut guard);
         let news = guard.take_news();
         drop(guard);
         if news {
-            self.bells[self.me].ring();
+            self.rest.ring();
         }
-        done.map_err(|error| self.ring_failed(rank, error))
+        done.map_err(|error| self.broken(rank, error))
     }
 
     /// Waits until something moves.
@@ -216,7 +225,7 @@ impl Post {
             }
             !matches!(*found, Ok(Progress::Stuck))
         };
-        let doze = |limit| self.bells[self.me].doze(look, limit);
+        let doze = |limit| self.rest.doze(look, limit);
         let waited = patience.wait(look, doze, || self.check(&exchange.borrow(), patient));
         *lock(&self.patience) = patience;
         match waited {

@@ -44,7 +44,7 @@ pub(crate) trait Way: Send + fmt::Debug {
     /// For those who want to know or decide meanwhile what becomes of the group.
     fn lookout(&self) -> &Lookout;
 
-    /// Says that this rank makes no more calls, and lets go of what it holds.
+    /// Lets go of what it holds. The others know that this rank makes no more calls.
     fn leave(self: Box<Self>, membership: &Membership);
 }
 
@@ -84,7 +84,10 @@ impl Road {
                     neighbourhood.take_back(lane);
                 }
             }
-            Self::Other(way) => way.leave(membership),
+            Self::Other(way) => {
+                way.lookout().leave();
+                way.leave(membership);
+            }
         }
     }
 }

@@ -50,6 +50,10 @@ impl Company for Member {
         self.world
     }
 
+    fn leave(&self) {
+        self.list().left.push(self.me);
+    }
+
     fn has_left(&self, rank: usize) -> bool {
         self.list().left.contains(&rank)
     }

@@ -23,7 +23,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-use consort_sys::ring::Bell;
 use consort_sys::wait::Patience;
 
 use self::desk::{Desk, Ended};
@@ -31,6 +30,7 @@ use super::{Post, lock};
 use crate::delivery::Delivery;
 use crate::engine::progress::{self, Charge, LOOK_ROUND, Went};
 use crate::engine::queue::Queue;
+use crate::engine::sleep::Rest;
 use crate::error::Error;
 use crate::group::Job as Membership;
 
@@ -84,7 +84,6 @@ impl Courier {
     /// Sees to the desk on this thread until `is_done`.
     pub(crate) fn help(self: &Arc<Self>, is_done: &dyn Fn() -> bool) {
         lock(&self.state).helpers += 1;
-        let bell = &self.post.bells[self.post.me];
         let mut patience = *lock(&self.post.patience);
         let look = || is_done() || self.see_to(lock(&self.state)) || is_done();
         let mut looked_round = Instant::now();
@@ -95,7 +94,7 @@ impl Courier {
             }
             let waited: Result<(), Infallible> = patience.wait(
                 look,
-                |limit| bell.doze(look, limit),
+                |limit| self.post.rest.doze(look, limit),
                 || {
                     self.look_round();
                     Ok(())
@@ -128,8 +127,8 @@ impl Courier {
     }
 
     /// What is rung when something can go on.
-    pub(crate) fn bell(&self) -> Bell {
-        self.post.bells[self.post.me].clone()
+    pub(crate) fn rest(&self) -> &Rest {
+        &self.post.rest
     }
 
     pub(crate) fn patience(&self) -> Patience {
@@ -182,7 +181,7 @@ impl Courier {
         }
         drop(state);
         // Somebody else may have waited for one of them.
-        self.post.bells[self.post.me].ring();
+        self.post.rest.ring();
         if let Some((queue, membership)) = orphaned {
             progress::let_go(membership.clone());
             queue.close(membership);

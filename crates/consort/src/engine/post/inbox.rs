@@ -1,9 +1,9 @@
 //! What comes from one rank.
 //!
-//! A ring gives its messages in the order in which they were sent; threads want them by their tags.
-//! So a message at the front that has another tag than the one wanted is put away, and the thread
-//! that wants it finds it there. Which thread puts it away makes no difference: whoever looks goes
-//! on with it.
+//! A ring, or what is there instead, gives its messages in the order in which they were sent;
+//! threads want them by their tags. So a message at the front that has another tag than the one
+//! wanted is put away, and the thread that wants it finds it there. Which thread puts it away makes
+//! no difference: whoever looks goes on with it.
 //!
 //! So much is put away of a rank's messages and no more: what it sends after that stays in the ring,
 //! and it has to wait, until somebody receives what is there.
@@ -19,11 +19,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use consort_sys::arena::{ArenaError, Shortage};
 use consort_sys::memory::Memory;
-use consort_sys::ring::{Envelope, Inlet, Progress, RingError};
+use consort_sys::ring::{Envelope, Progress};
 use consort_sys::view::{Source, Target};
 
 pub(super) use self::look::{Found, Looked, Wanted};
 use super::News;
+use super::ends::{Broken, Inlet};
 use super::exchange::Arrival;
 
 /// What has come from another rank, or from this one.
@@ -75,9 +76,14 @@ impl Inbox {
         Self { from, inlet, front, early, kept, most, full, bespoken, news }
     }
 
+    /// Whether messages may be fetched from where their sender has them.
+    pub(super) fn may_fetch(&self) -> bool {
+        self.inlet.as_ref().is_some_and(Inlet::may_fetch)
+    }
+
     /// Receives what can be received now of the message that a thread wants. Those that the courier
     /// was asked for with the same tag come first.
-    pub(super) fn go_on(&mut self, arrival: &mut Arrival<'_>) -> Result<Progress, RingError> {
+    pub(super) fn go_on(&mut self, arrival: &mut Arrival<'_>) -> Result<Progress, Broken> {
         if arrival.has_begun() {
             return self.take_front(arrival);
         }
@@ -97,7 +103,7 @@ impl Inbox {
 
     /// Looks for a message that is wanted. What is before it at the front of the ring is put away,
     /// unless somebody else takes it from there.
-    pub(super) fn look_for(&mut self, wanted: Wanted) -> Result<Looked, RingError> {
+    pub(super) fn look_for(&mut self, wanted: Wanted) -> Result<Looked, Broken> {
         let mut progress = Progress::Stuck;
         loop {
             if let Some(tag) = self.find_early(wanted) {
@@ -140,7 +146,7 @@ impl Inbox {
         &mut self,
         found: Found,
         arrival: &mut Arrival<'_>,
-    ) -> Result<Progress, RingError> {
+    ) -> Result<Progress, Broken> {
         match found {
             Found::Early(tag) => {
                 let parcel = self.take_early(tag);
@@ -175,7 +181,7 @@ impl Inbox {
     }
 
     /// Puts away what this rank sends to itself.
-    pub(super) fn put(&mut self, envelope: Envelope, data: Source<'_>) -> Result<(), RingError> {
+    pub(super) fn put(&mut self, envelope: Envelope, data: Source<'_>) -> Result<(), Broken> {
         let mut parcel = Parcel::empty(envelope)?;
         Target::from(&mut parcel.data[..]).copy_from(data);
         self.keep(parcel);
@@ -183,7 +189,7 @@ impl Inbox {
     }
 
     /// Goes on with a message that has begun to arrive where it was wanted, or to be refused.
-    fn take_front(&mut self, arrival: &mut Arrival<'_>) -> Result<Progress, RingError> {
+    fn take_front(&mut self, arrival: &mut Arrival<'_>) -> Result<Progress, Broken> {
         let inlet = self.inlet.as_mut().expect("a message begins only in a ring");
         let progress = match arrival.target() {
             Some(target) => inlet.take(target)?,
@@ -250,13 +256,13 @@ impl News for Inbox {
 }
 
 impl Parcel {
-    fn empty(envelope: Envelope) -> Result<Self, RingError> {
+    fn empty(envelope: Envelope) -> Result<Self, ArenaError> {
         let (asked, mut data) = (envelope.bytes, Vec::new());
         // The system promises more than there is, and kills who uses it.
         let is_too_much = asked >= LOOK_FROM && asked as u64 > Memory::here().usable();
         if is_too_much || data.try_reserve_exact(asked).is_err() {
             let shortage = Shortage { asked, memory: Memory::here(), refusal: None };
-            return Err(ArenaError::NoMemory(Box::new(shortage)).into());
+            return Err(ArenaError::NoMemory(Box::new(shortage)));
         }
         data.resize(asked, 0);
         Ok(Self { envelope, data })

@@ -1,14 +1,16 @@
 //! What goes to one rank.
 
-use consort_sys::ring::{Envelope, Outlet, Progress, RingError, Sending};
+use consort_sys::ring::{Envelope, Progress};
 use consort_sys::view::Source;
 
 use super::News;
+use super::ends::{Broken, Outlet, Sending};
 
-/// The ring to another rank, which several threads may want to use.
+/// What leads to another rank, which several threads may want to use.
 #[derive(Debug)]
 pub(super) struct Outbox {
-    outlet: Outlet,
+    /// `None` for this rank itself: what it sends goes into its inbox.
+    outlet: Option<Outlet>,
     /// Whether a message has begun to go and its thread has yet to send the rest.
     busy: bool,
     /// How many messages the courier was given.
@@ -31,7 +33,7 @@ pub(super) struct Dispatch {
 
 impl Dispatch {
     pub(super) fn new(envelope: Envelope) -> Self {
-        Self { sending: Sending::new(envelope), behind: None, held_up: false }
+        Self { sending: Sending::Ahead(envelope), behind: None, held_up: false }
     }
 
     pub(super) fn has_begun(&self) -> bool {
@@ -45,7 +47,7 @@ impl Dispatch {
 }
 
 impl Outbox {
-    pub(super) fn new(outlet: Outlet) -> Self {
+    pub(super) fn new(outlet: Option<Outlet>) -> Self {
         Self { outlet, busy: false, given: 0, passed: 0, news: false }
     }
 
@@ -66,14 +68,15 @@ impl Outbox {
         &mut self,
         dispatch: &mut Dispatch,
         data: Source<'_>,
-    ) -> Result<Progress, RingError> {
+    ) -> Result<Progress, Broken> {
         let Dispatch { sending, behind, held_up } = dispatch;
         let behind = *behind.get_or_insert(self.given);
         *held_up = !sending.has_begun() && (self.busy || self.passed < behind);
         if *held_up {
             return Ok(Progress::Stuck);
         }
-        let progress = self.outlet.go_on(sending, data)?;
+        let outlet = self.outlet.as_mut().expect("it goes to another rank");
+        let progress = outlet.go_on(sending, data)?;
         if progress == Progress::Done {
             self.news |= std::mem::take(&mut self.busy);
         } else {
@@ -83,7 +86,7 @@ impl Outbox {
     }
 
     pub(super) fn abandon(&mut self) {
-        self.outlet.abandon();
+        self.outlet.iter_mut().for_each(Outlet::abandon);
     }
 }
 

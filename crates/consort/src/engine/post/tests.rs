@@ -9,6 +9,7 @@ use consort_sys::board::Board;
 use consort_sys::dtype::Element;
 use proptest::prelude::*;
 
+use super::ends::tests::linked;
 use super::*;
 use crate::engine::company::Peers;
 use crate::engine::lane::Neighbour;
@@ -41,7 +42,7 @@ pub(super) fn posts(world: usize) -> Vec<Post> {
         let rings = Rings::new(me, &block_places, &vec![None; world]).unwrap();
         let bells = rings.bells.clone().into();
         let peers = Peers::Here { me, alarm, bells, neighbours: neighbours.clone() };
-        Post::new(me, Lookout::new("few", peers), block, rings, patience)
+        Post::new(Lookout::new("few", peers), block, rings, patience)
     };
     blocks.into_iter().enumerate().map(post).collect()
 }
@@ -61,7 +62,10 @@ fn receive(post: &Post, from: Option<usize>, tag: u32, buffer: &mut [u8]) -> Res
 
 #[test]
 fn what_a_thread_puts_away_another_finds() {
-    let posts = posts(2);
+    [posts(2), linked(2)].into_iter().for_each(check_what_is_put_away);
+}
+
+fn check_what_is_put_away(posts: Vec<Post>) {
     for tag in [1, 2, 3] {
         send(&posts[0], 1, tag, &[tag as u8; 100]).unwrap();
     }
@@ -101,42 +105,48 @@ proptest! {
     fn every_message_is_received_once_in_the_order_of_its_sender_and_tag(
         acts in prop::collection::vec(any_act(), 1..60),
     ) {
-        let posts = posts(3);
-        let mut sent: BTreeMap<(usize, usize, u32), VecDeque<Vec<u8>>> = BTreeMap::new();
-        for (number, act) in acts.into_iter().enumerate() {
-            match act {
-                Act::Send { from, to, tag, size } => {
-                    let data: Vec<u8> = (0..size).map(|at| (at * 7 + number) as u8).collect();
-                    send(&posts[from], to, tag, &data).unwrap();
-                    sent.entry((from, to, tag)).or_default().push_back(data);
-                }
-                Act::Receive { at, from, tag } => {
-                    let mut waiting = (0..3).filter(|&it| from.is_none_or(|from| from == it));
-                    let first = |from| sent.get(&(from, at, tag)).and_then(VecDeque::front);
-                    let Some(one) = waiting.find_map(first) else { continue };
-                    let mut buffer = vec![0; one.len()];
-                    let received = receive(&posts[at], from, tag, &mut buffer);
-                    match received {
-                        Ok(from) => {
-                            let expected = sent.get_mut(&(from, at, tag)).unwrap().pop_front();
-                            prop_assert_eq!(expected, Some(buffer));
-                        }
-                        // Another rank's message came first, and is longer or shorter.
-                        Err(Error::MessageDiffers { from, .. }) => {
-                            let lost = sent.get_mut(&(from as usize, at, tag)).unwrap().pop_front();
-                            prop_assert_ne!(lost.unwrap().len(), buffer.len());
-                        }
-                        Err(other) => prop_assert!(false, "{other}"),
-                    }
-                }
-            }
+        for posts in [posts(3), linked(3)] {
+            check_order(&posts, acts.clone())?;
         }
-        for ((from, to, tag), messages) in sent {
-            for message in messages {
-                let mut buffer = vec![0; message.len()];
-                receive(&posts[to], Some(from), tag, &mut buffer).unwrap();
-                prop_assert_eq!(message, buffer);
+    }
+}
+
+fn check_order(posts: &[Post], acts: Vec<Act>) -> Result<(), TestCaseError> {
+    let mut sent: BTreeMap<(usize, usize, u32), VecDeque<Vec<u8>>> = BTreeMap::new();
+    for (number, act) in acts.into_iter().enumerate() {
+        match act {
+            Act::Send { from, to, tag, size } => {
+                let data: Vec<u8> = (0..size).map(|at| (at * 7 + number) as u8).collect();
+                send(&posts[from], to, tag, &data).unwrap();
+                sent.entry((from, to, tag)).or_default().push_back(data);
+            }
+            Act::Receive { at, from, tag } => {
+                let mut waiting = (0..3).filter(|&it| from.is_none_or(|from| from == it));
+                let first = |from| sent.get(&(from, at, tag)).and_then(VecDeque::front);
+                let Some(one) = waiting.find_map(first) else { continue };
+                let mut buffer = vec![0; one.len()];
+                let received = receive(&posts[at], from, tag, &mut buffer);
+                match received {
+                    Ok(from) => {
+                        let expected = sent.get_mut(&(from, at, tag)).unwrap().pop_front();
+                        prop_assert_eq!(expected, Some(buffer));
+                    }
+                    // Another rank's message came first, and is longer or shorter.
+                    Err(Error::MessageDiffers { from, .. }) => {
+                        let lost = sent.get_mut(&(from as usize, at, tag)).unwrap().pop_front();
+                        prop_assert_ne!(lost.unwrap().len(), buffer.len());
+                    }
+                    Err(other) => prop_assert!(false, "{other}"),
+                }
             }
         }
     }
+    for ((from, to, tag), messages) in sent {
+        for message in messages {
+            let mut buffer = vec![0; message.len()];
+            receive(&posts[to], Some(from), tag, &mut buffer).unwrap();
+            prop_assert_eq!(message, buffer);
+        }
+    }
+    Ok(())
 }

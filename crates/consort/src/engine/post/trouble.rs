@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use consort_sys::dtype::Dtype;
-use consort_sys::ring::{Envelope, RingError};
+use consort_sys::ring::Envelope;
 
 use super::Post;
+use super::ends::Broken;
 use super::exchange::{Arrival, Departure, Exchange, contents};
 use crate::engine::lookout::{Stakes, Stuck};
 use crate::engine::patient::Since;
@@ -47,7 +48,7 @@ impl Post {
 
     /// Those of whom one may send what anybody may.
     pub(super) fn anybody(&self) -> Vec<usize> {
-        match self.bells.len() {
+        match self.lookout.world() {
             1 => vec![self.me],
             world => (0..world).filter(|&rank| rank != self.me).collect(),
         }
@@ -87,21 +88,21 @@ impl Post {
         }
     }
 
-    /// What the caller is told when a ring to or from a rank does not work.
-    pub(super) fn ring_failed(&self, rank: usize, error: RingError) -> Error {
+    /// What the caller is told when messages to or from a rank cannot be moved.
+    pub(super) fn broken(&self, rank: usize, error: Broken) -> Error {
         match error {
-            RingError::Memory(error) => Error::Memory(error),
-            RingError::Damaged(what) => {
+            Broken::Memory(error) => Error::Memory(error),
+            Broken::Damaged(what) => {
                 self.lookout.decide(Cause::Damaged { rank: rank as u32, what })
             }
-            RingError::Unread(error) => {
+            Broken::Unread(error) => {
                 let what = format!("it could not fetch a message of rank {rank}");
                 let call = format!("a message of rank {rank}");
                 let waiting = Waiting { call, number: 0, waited: Duration::ZERO };
                 self.lookout.lose(rank, error, waiting, &what)
             }
-            other => {
-                let reason = format!("it cannot exchange messages with rank {rank}: {other}");
+            Broken::Lost(why) => {
+                let reason = format!("it cannot exchange messages with rank {rank}: {why}");
                 self.lookout.decide(Cause::Unable { reason })
             }
         }

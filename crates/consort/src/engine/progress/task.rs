@@ -7,6 +7,7 @@ use consort_sys::wait::Patience;
 
 use crate::engine::post::Courier;
 use crate::engine::queue::{Carried, Queue};
+use crate::engine::sleep::Rest;
 
 /// What the thread can be asked to see to.
 #[derive(Debug)]
@@ -73,7 +74,10 @@ impl Task {
     pub(super) fn watch(&self) -> Option<Watch> {
         match self {
             Self::Calls { carried, .. } => carried.as_ref()?.notes().take_watch().map(Watch::Step),
-            Self::Messages(courier) => Some(Watch::Bell(courier.bell())),
+            Self::Messages(courier) => match courier.rest() {
+                Rest::Bell(bell) => Some(Watch::Bell(bell.clone())),
+                Rest::Other(_) => None,
+            },
         }
     }
 }

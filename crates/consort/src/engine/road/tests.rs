@@ -49,7 +49,6 @@ impl Way for Detour {
 
     fn leave(self: Box<Self>, _membership: &Membership) {
         self.note("leave");
-        self.lane.leave();
         // The other rank may still read it.
         self.lane.abandon();
     }

@@ -16,7 +16,7 @@ impl Post {
     /// Which message the courier has to send to a rank next. Nobody waits for earlier ones.
     pub(super) fn let_pass(&self, to: usize, next: Option<&Dispatch>) {
         lock(&self.outboxes[to]).let_pass(next);
-        self.bells[self.me].ring();
+        self.rest.ring();
     }
 
     /// Leaves a message with this tag to the courier.
@@ -27,7 +27,7 @@ impl Post {
     /// The courier waits for one message less.
     pub(super) fn release(&self, from: Sender, tag: u32) {
         self.inboxes_of(from).iter().for_each(|inbox| lock(inbox).release(tag));
-        self.bells[self.me].ring();
+        self.rest.ring();
     }
 
     fn inboxes_of(&self, from: Sender) -> &[Mutex<Inbox>] {

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::engine::post::Exchange;
+use crate::engine::post::ends::tests::linked;
 use crate::engine::post::tests::posts;
 use crate::error::Result;
 use crate::group::Rank;
@@ -103,45 +104,52 @@ proptest! {
     fn whoever_asked_first_gets_what_was_sent_first(
         acts in prop::collection::vec(any_act(), 1..120),
     ) {
-        let patience = Patience::for_ranks(8, 1);
-        let member = |post: Post| {
-            let post = Arc::new(post);
-            Member { courier: Courier::new(post.clone(), patience), post }
-        };
-        let members: Vec<Member> = posts(3).into_iter().map(member).collect();
-        let mut sent: BTreeMap<(u32, usize, u32), u64> = BTreeMap::new();
-        let mut receives: BTreeMap<(usize, u32), Vec<Receive>> = BTreeMap::new();
-        for act in acts {
-            match act {
-                Act::Send { from, to, tag } => {
-                    let count = sent.entry((from as u32, to as usize, tag)).or_default();
-                    members[from].deliver(ToRank { data: vec![*count], to: Rank(to), tag: tag.into() });
-                    *count += 1;
-                }
-                Act::Receive { at, from, tag, blocks: true } => {
-                    let got = members[at].receive_now(from, tag);
-                    let made = receives.entry((at, tag)).or_default();
-                    made.extend(got.map(|(from, number)| Receive::Done(from, number)));
-                }
-                Act::Receive { at, from, tag: tag_number, blocks: false } => {
-                    let (buffer, tag) = (vec![u64::MAX], tag_number.into());
-                    let receive = match from {
-                        Some(from) => {
-                            let letter = FromRank { buffer, from: Rank(from), tag };
-                            Receive::FromOne(from, members[at].deliver(letter))
-                        }
-                        None => Receive::FromAny(members[at].deliver(FromAny { buffer, tag })),
-                    };
-                    receives.entry((at, tag_number)).or_default().push(receive);
-                }
+        for posts in [posts(3), linked(3)] {
+            check_order(posts, acts.clone())?;
+        }
+    }
+}
+
+fn check_order(posts: Vec<Post>, acts: Vec<Act>) -> Result<(), TestCaseError> {
+    let patience = Patience::for_ranks(8, 1);
+    let member = |post: Post| {
+        let post = Arc::new(post);
+        Member { courier: Courier::new(post.clone(), patience), post }
+    };
+    let members: Vec<Member> = posts.into_iter().map(member).collect();
+    let mut sent: BTreeMap<(u32, usize, u32), u64> = BTreeMap::new();
+    let mut receives: BTreeMap<(usize, u32), Vec<Receive>> = BTreeMap::new();
+    for act in acts {
+        match act {
+            Act::Send { from, to, tag } => {
+                let count = sent.entry((from as u32, to as usize, tag)).or_default();
+                members[from].deliver(ToRank { data: vec![*count], to: Rank(to), tag: tag.into() });
+                *count += 1;
+            }
+            Act::Receive { at, from, tag, blocks: true } => {
+                let got = members[at].receive_now(from, tag);
+                let made = receives.entry((at, tag)).or_default();
+                made.extend(got.map(|(from, number)| Receive::Done(from, number)));
+            }
+            Act::Receive { at, from, tag: tag_number, blocks: false } => {
+                let (buffer, tag) = (vec![u64::MAX], tag_number.into());
+                let receive = match from {
+                    Some(from) => {
+                        let letter = FromRank { buffer, from: Rank(from), tag };
+                        Receive::FromOne(from, members[at].deliver(letter))
+                    }
+                    None => Receive::FromAny(members[at].deliver(FromAny { buffer, tag })),
+                };
+                receives.entry((at, tag_number)).or_default().push(receive);
             }
         }
-        for ((at, tag), receives) in &mut receives {
-            let settled = settle(*at, *tag, receives, &sent);
-            prop_assert!(settled.is_ok(), "{}", settled.unwrap_err());
-        }
-        members.iter().for_each(|member| member.post.lookout.abort("enough"));
     }
+    for ((at, tag), receives) in &mut receives {
+        let settled = settle(*at, *tag, receives, &sent);
+        prop_assert!(settled.is_ok(), "{}", settled.unwrap_err());
+    }
+    members.iter().for_each(|member| member.post.lookout.abort("enough"));
+    Ok(())
 }
 
 /// Waits until nobody waits for what was sent, and checks the order.

@@ -82,7 +82,7 @@ fn ring(most: usize) -> (Outlet, Inbox) {
         (arena, offset)
     });
     let [mut one, mut other] = [0, 1].map(|me| Rings::new(me, &places, &[None; 2]).unwrap());
-    (one.outlets.remove(1), Inbox::new(0, Some(other.inlets.remove(0)), most))
+    (one.outlets.remove(1), Inbox::new(0, Some(Inlet::Ring(other.inlets.remove(0))), most))
 }
 
 fn send(outlet: &mut Outlet, tag: u32, len: usize) {
