@@ -1,8 +1,8 @@
 //! `consort bench`: how fast collectives are, and whose.
 //!
 //! A [`Point`](point::Point) is one question: an operation and a size. Whoever can answer it is a
-//! [`Measurer`]: our own ranks (`ours`) or another implementation's (`peer`). All
-//! of them are processes that stay alive and sleep between points, so that a [`Contest`] can ask them
+//! [`Measurer`]: our own ranks (`ours`), another implementation's (`peer`), or bare sockets (`raw`).
+//! All of them are processes that stay alive and sleep between points, so that a [`Contest`] can ask them
 //! in turn and everyone meets the same machine. Every rank times itself in the same way (`timing`) on
 //! the same numbers (`data`); what comes of it is a [`Record`](record::Record), shown as a line of
 //! JSON, a row of a `table`, a `sketch` for the terminal or a `plot`.
@@ -10,8 +10,10 @@
 mod against;
 mod agenda;
 mod args;
+mod asker;
 pub(crate) mod bytes;
 mod data;
+mod hosts;
 mod measurer;
 mod memory;
 mod op;
@@ -21,6 +23,7 @@ mod plot;
 mod point;
 mod process;
 pub(crate) mod rank;
+pub(crate) mod raw;
 mod record;
 mod report;
 mod samples;
@@ -28,6 +31,7 @@ mod setting;
 mod sketch;
 mod table;
 mod timing;
+mod witness;
 mod work;
 
 use std::fs;
@@ -39,10 +43,14 @@ use consort_sys::hop::cache_line_latency;
 use against::Contest;
 use agenda::Agenda;
 pub(crate) use args::Args;
-use measurer::Measurer;
+use hosts::Hosts;
+use measurer::{Measurer, Refusal};
 use ours::Ours;
 use peer::Peer;
+use raw::Raw;
 use report::Report;
+use setting::{Setting, Transport};
+use witness::Witnessed;
 
 /// Exit code 1 when something could not be measured, 2 when it made no sense to begin.
 pub(crate) fn main(args: &Args) -> ExitCode {
@@ -72,12 +80,7 @@ fn measure(args: &Args, agenda: &Agenda) -> Result<bool, String> {
         eprintln!("consort: {line}");
     };
     agenda.omissions.iter().for_each(|omission| note(omission));
-    let setting = args.setting();
-    let ours = Ours::start(&setting).map_err(|refusal| refusal.to_string())?;
-    let mut measurers: Vec<Box<dyn Measurer>> = vec![Box::new(ours)];
-    for peer in start_peers(args, &agenda.peers, &mut note) {
-        measurers.push(Box::new(peer));
-    }
+    let measurers = start(args, &agenda.peers, &mut note)?;
     let mut hop = || cache_line_latency().map(|latency| latency.as_secs_f64() * 1e6);
     let mut contest = Contest::new(measurers, args.rounds(), &mut hop, &mut note);
     let mut report = Report::new(contest.names(), args.json);
@@ -91,6 +94,35 @@ fn measure(args: &Args, agenda: &Agenda) -> Result<bool, String> {
     }
     drop(contest);
     Ok(complete)
+}
+
+/// Ours first, then whatever they are compared with.
+fn start(
+    args: &Args,
+    peers: &Path,
+    note: &mut dyn FnMut(&str),
+) -> Result<Vec<Box<dyn Measurer>>, String> {
+    let setting = args.setting();
+    let in_words = |refusal: Refusal| refusal.to_string();
+    let hosts = (setting.hosts > 1).then(|| Hosts::new(setting.hosts)).transpose()?;
+    let ours = Ours::start(ours::NAME, &setting, hosts.as_ref()).map_err(in_words)?;
+    let mut measurers: Vec<Box<dyn Measurer>> = vec![Box::new(ours)];
+    for peer in start_peers(args, peers, note) {
+        measurers.push(Box::new(peer));
+    }
+    if setting.is_mixed() {
+        let flat = Setting { transport: Transport::Tcp, ..setting.clone() };
+        let flat = Ours::start(ours::FLAT, &flat, hosts.as_ref()).map_err(in_words)?;
+        measurers.push(Box::new(flat));
+    }
+    if !setting.is_loopback_alone() {
+        return Ok(measurers);
+    }
+    match Raw::start(&setting) {
+        Ok(raw) => measurers.push(Box::new(raw)),
+        Err(refusal) => note(&format!("{refusal}\n    bare sockets are left out")),
+    }
+    Ok(measurers.into_iter().map(|it| Box::new(Witnessed(it)) as Box<dyn Measurer>).collect())
 }
 
 /// A peer that cannot be started is left out, and said so.

@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => logged(|| bench::main(&args)),
         Command::Plan(args) => plan::main(&args),
         Command::BenchRank => bench::rank::main(),
+        Command::BenchRaw => bench::raw::end::main(),
         Command::Reach(args) => doctor::reach::main(args),
         Command::Rank(args) => run::shim::main(args),
         Command::Guard => run::guard::main(),
@@ -54,6 +55,10 @@ enum Command {
     /// What `bench` starts for each rank.
     #[command(name = "__bench_rank", hide = true)]
     BenchRank,
+
+    /// What `bench` starts to see what sockets can do.
+    #[command(name = "__bench_raw", hide = true)]
+    BenchRaw,
 
     /// What `doctor` starts to look back at it.
     #[command(name = "__reach", hide = true)]

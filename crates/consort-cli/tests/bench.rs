@@ -2,9 +2,10 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, and so do its parts")]
 
 use std::fs;
+use std::io::{BufRead, BufReader, Lines, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use consort_sys::dtype::Dtype;
 use serde_json::Value;
@@ -154,6 +155,52 @@ fn a_peer_that_ends_is_left_out_and_the_rest_is_measured() {
     assert!(errors.contains("brief: ended with exit status: 0"), "{errors}");
 }
 
+/// One of the two processes that show what sockets can do.
+struct End {
+    process: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl End {
+    fn start(port: &Value) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_consort"));
+        command.arg("__bench_raw").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let mut end = Self { process, lines };
+        end.tell(&serde_json::json!({ "port": port, "asker": std::process::id() }));
+        end
+    }
+
+    fn tell(&mut self, what: &Value) {
+        writeln!(self.process.stdin.as_mut().unwrap(), "{what}").unwrap();
+    }
+
+    fn hear(&mut self) -> Value {
+        serde_json::from_str(&self.lines.next().unwrap().unwrap()).unwrap()
+    }
+}
+
+#[test]
+fn bare_sockets_are_timed_over_any_number_of_streams() {
+    let mut first = End::start(&Value::Null);
+    let port = first.hear()["port"].clone();
+    let mut ends = [first, End::start(&port)];
+    ends.iter_mut().for_each(|end| assert_eq!(end.hear()["port"], port));
+    for (streams, bytes) in [(1, 0), (4, 8), (1, 1 << 20), (4, 1_000_003)] {
+        let task = serde_json::json!({ "streams": streams, "bytes": bytes, "seconds": 0.01 });
+        ends.iter_mut().for_each(|end| end.tell(&task));
+        let [one, other] = ends.each_mut().map(End::hear);
+        assert_eq!(one["calls"], other["calls"]);
+        let blocks = |samples: &Value| samples["blocks"].as_array().unwrap().len();
+        assert!(blocks(&one) >= 5 && blocks(&one) == blocks(&other), "{one}");
+    }
+    for mut end in ends {
+        drop(end.process.stdin.take());
+        assert!(end.process.wait().unwrap().success());
+    }
+}
+
 #[test]
 fn wrong_usage_is_exit_code_2() {
     let output = run("allreduce");
@@ -164,7 +211,7 @@ fn wrong_usage_is_exit_code_2() {
 #[test]
 fn what_makes_no_sense_is_one_line_before_anything_starts() {
     for (line, part) in [
-        ("--transport tcp", "consort: collectives over TCP are not there yet"),
+        ("--transport tcp --symmetric", "consort: symmetric memory is that of one host"),
         ("--op bit_xor", "consort: no all_reduce of f32: f32 has no bit_xor"),
         ("--plot /nonexistent/x.svg", "consort: cannot write /nonexistent/x.svg: No such file"),
         ("--against nosuch", "consort: there is no peer \"nosuch\""),

@@ -2,6 +2,7 @@
 
 use super::measurer::{Measurer, Refusal};
 use super::point::Point;
+use super::raw;
 use super::record::{Record, to_four_places};
 
 /// What everyone reached at one point; ours is the first.
@@ -14,12 +15,21 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    /// The best peer's median by ours: above 1 we are faster.
+    /// The best peer's median by ours: above 1 we are faster. Bare sockets are no peer.
     pub(crate) fn ratio(&self) -> Option<f64> {
         let (ours, peers) = self.records.split_first()?;
-        let times = peers.iter().flatten().map(|record| record.p50_us);
+        let peers = peers.iter().flatten().filter(|record| record.name != raw::NAME);
+        let times = peers.map(|record| record.p50_us);
         let best = times.min_by(f64::total_cmp)?;
         Some(best / ours.as_ref()?.p50_us)
+    }
+
+    /// Our bus bandwidth by what bare sockets carry each way: 1 is all that there is.
+    pub(crate) fn part_of_raw(&self) -> Option<f64> {
+        let ours = self.records.first()?.as_ref()?;
+        let raw = self.records.iter().flatten().find(|record| record.name == raw::NAME)?;
+        let carried = |record: &Record| record.op.bus_factor(record.ranks) / record.p50_us;
+        Some(carried(ours) / carried(raw))
     }
 
     /// Whether the cores moved between the measurements, so that they cannot be compared.

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use consort_sys::dtype::ReduceOp;
 use consort_sys::reduce::Kernel;
 
-use super::args::{Args, PeerName, Transport};
+use super::args::{Args, PeerName};
 use super::op::Op;
 use super::point::Point;
+use super::setting::{Setting, Transport};
 use super::{bytes, peer};
 
 /// What will be measured.
@@ -32,9 +33,7 @@ impl Agenda {
     /// # Errors
     /// When none of it can be measured, or not in this way: what to ask instead.
     pub(crate) fn of(args: &Args) -> Result<Self, String> {
-        if args.setting().transport == Transport::Tcp {
-            return Err("collectives over TCP are not there yet: leave out --transport tcp".into());
-        }
+        contradiction(args).map_or(Ok(()), Err)?;
         let mut agenda = Self::default();
         agenda.take_points(args)?;
         agenda.remarks.extend(ignored(args));
@@ -65,6 +64,25 @@ impl Agenda {
         }
         if self.points.is_empty() { Err(self.omissions.join("; ")) } else { Ok(()) }
     }
+}
+
+/// What excludes each other.
+fn contradiction(args: &Args) -> Option<String> {
+    let Setting { ranks, transport, hosts, symmetric, .. } = args.setting();
+    if hosts > 1 && transport == Transport::Shm {
+        return Some("hosts share no memory: leave out --hosts or --transport shm".into());
+    }
+    if symmetric && (hosts > 1 || transport == Transport::Tcp) {
+        return Some(
+            "symmetric memory is that of one host: leave out --symmetric, or --hosts and \
+             --transport tcp"
+                .into(),
+        );
+    }
+    if hosts > 1 && !args.against.is_empty() {
+        return Some("peers stay on this host: leave out --hosts or --against".into());
+    }
+    (ranks < hosts).then(|| format!("{ranks} ranks are too few for {hosts} hosts: give -n {hosts}"))
 }
 
 /// A way to combine numbers, where none are combined.

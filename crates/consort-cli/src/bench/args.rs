@@ -1,17 +1,14 @@
 //! What to measure, as asked on the command line.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::ValueEnum;
 use consort_sys::dtype::{Dtype, ReduceOp};
-use serde::{Deserialize, Serialize};
 
 use super::bytes;
 use super::op::Op;
 use super::point::Point;
-use super::setting::Setting;
+use super::setting::{Setting, Transport};
 
 /// Measure collectives between ranks on this machine, alone or against other implementations.
 ///
@@ -31,9 +28,16 @@ pub(crate) struct Args {
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     ranks: u32,
 
-    /// How the ranks reach each other.
+    /// How the ranks reach each other, ours and the peers'. With tcp, bare sockets are measured as
+    /// well, and nobody is believed whose data does not pass the loopback interface.
     #[arg(long, value_enum, default_value_t = Transport::Auto)]
     transport: Transport,
+
+    /// Put our ranks on so many hosts, network namespaces that are made for it, and compare them
+    /// with TCP everywhere ("flat"). Needs root and the program ip.
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=16))]
+    hosts: u32,
 
     /// Sizes, as nccl-tests counts them: of the larger one of a rank's two buffers. They are rounded
     /// to a whole number of elements for each rank.
@@ -67,7 +71,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "S", default_value_t = 0.25, value_parser = parse_seconds)]
     seconds: f64,
 
-    /// How often to measure each point; the median counts. Default: 1, with --against 5.
+    /// How often to measure each point; the median counts. Default: 1 alone, 5 in comparison.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
 
@@ -87,18 +91,6 @@ pub(crate) struct Args {
     /// Print one JSON object a line instead of tables.
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// How ranks reach each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Transport {
-    /// As the library decides.
-    Auto,
-    /// Through shared memory.
-    Shm,
-    /// Through TCP, even on one host.
-    Tcp,
 }
 
 /// The name of a program in the peers' folder.
@@ -139,6 +131,7 @@ impl Args {
         Setting {
             ranks: self.ranks as usize,
             transport: self.transport,
+            hosts: self.hosts as usize,
             huge_pages: self.huge_pages,
             symmetric: self.symmetric,
         }
@@ -146,7 +139,9 @@ impl Args {
 
     /// How often to measure each point.
     pub(crate) fn rounds(&self) -> u32 {
-        self.rounds.unwrap_or(if self.against.is_empty() { 1 } else { 5 })
+        let setting = self.setting();
+        let alone = self.against.is_empty() && !setting.is_loopback_alone() && !setting.is_mixed();
+        self.rounds.unwrap_or(if alone { 1 } else { 5 })
     }
 
     fn point(&self, op: Op, dtype: Dtype, bytes: usize) -> Point {
@@ -178,16 +173,6 @@ impl FromStr for PeerName {
     }
 }
 
-impl fmt::Display for Transport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Auto => "auto",
-            Self::Shm => "shm",
-            Self::Tcp => "tcp",
-        })
-    }
-}
-
 fn parse_ops(word: &str) -> Result<Ops, String> {
     let all = || Op::ALL.to_vec();
     if word == "all" { Ok(Ops(all())) } else { word.parse().map(|op| Ops(vec![op])) }
@@ -216,6 +201,10 @@ Examples:
       consort bench all -n 2 --against gloo,openmpi,mpich,intelmpi --plot bench.svg
   More ranks than cores:
       consort bench all_reduce barrier -n 8 --bytes 8,1KiB,1MiB
+  Over TCP on one host, against peers that are held to it, and bare sockets:
+      consort bench -n 2 --transport tcp --against gloo,openmpi,mpich,intelmpi
+  Two hosts with two ranks each, against TCP between all four:
+      consort bench -n 4 --hosts 2
   For a script:
       consort bench all --json | jq -c '[.op, .bytes, .p50_us]'
 
@@ -230,6 +219,10 @@ What the columns mean (all times in microseconds):
   ratio     the best peer's p50 by ours: above 1 we are faster. ~ marks rows
             during which the cores moved closer together or further apart:
             measure those again
+  raw       with --transport tcp: two processes that send each other what the
+            link between two ranks carries, both ways at once, over 1 or over 4
+            streams (x1, x4), whichever is faster
+  of raw    our bus bandwidth by that of raw
 
 Exit code: 0, 1 if something could not be measured or was wrong, 2 for wrong usage.";
 

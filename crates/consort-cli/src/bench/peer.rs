@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::args::{PeerName, Transport};
+use super::args::PeerName;
 use super::measurer::{Measurer, Refusal};
 use super::point::Point;
 use super::process::Process;
 use super::record::Record;
-use super::setting::Setting;
+use super::setting::{Setting, Transport};
 
 /// A peer that is running and waits for points.
 #[derive(Debug)]
@@ -113,7 +113,13 @@ mod tests {
     }
 
     fn setting() -> Setting {
-        Setting { ranks: 2, transport: Transport::Auto, huge_pages: true, symmetric: false }
+        Setting {
+            ranks: 2,
+            transport: Transport::Auto,
+            hosts: 1,
+            huge_pages: true,
+            symmetric: false,
+        }
     }
 
     #[test]

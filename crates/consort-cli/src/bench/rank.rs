@@ -4,13 +4,14 @@
 //! what it has timed. Between points it sleeps in the kernel like every peer.
 
 use std::error::Error;
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead};
 use std::process::ExitCode;
 
 use consort::{Builder, Group};
-use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
+use super::asker::{end_with, say};
+use super::hosts;
 use super::point::Point;
 use super::samples::Samples;
 use super::timing;
@@ -29,6 +30,8 @@ pub(crate) struct Seat {
     pub(crate) secret: String,
     /// Whether its buffers lie in symmetric memory.
     pub(crate) symmetric: bool,
+    /// The host that it runs on, if not the one that it was started on.
+    pub(crate) host: Option<String>,
     /// The process that asks; the rank ends with it.
     pub(crate) asker: u32,
 }
@@ -54,10 +57,9 @@ pub(crate) fn main() -> ExitCode {
 fn serve() -> Result<(), Box<dyn Error>> {
     let mut lines = io::stdin().lock().lines();
     let seat: Seat = serde_json::from_str(&lines.next().ok_or("nobody says who this rank is")??)?;
-    set_parent_process_death_signal(Some(Signal::KILL))?;
-    // The asker may have died before the kernel was asked.
-    if getppid().map(Pid::as_raw_pid) != i32::try_from(seat.asker).ok() {
-        return Err("whoever asked is gone".into());
+    end_with(seat.asker)?;
+    if let Some(host) = &seat.host {
+        hosts::enter(host)?;
     }
     let group = Builder::new()
         .rank(seat.rank)
@@ -88,12 +90,6 @@ fn measure(group: &Group, point: &Point, symmetric: bool) -> Result<Samples, Fai
     // A result in place has been combined with itself many times.
     check(&mut work)?;
     Ok(samples)
-}
-
-fn say(what: &impl Serialize) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    writeln!(stdout, "{}", serde_json::to_string(what)?)?;
-    stdout.flush()
 }
 
 /// Why a point was not measured.

@@ -54,6 +54,12 @@ pub(crate) struct Record {
     /// Whether huge pages were asked for.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) huge_pages: bool,
+    /// How many hosts the ranks were on, if it was more than one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) hosts: Option<usize>,
+    /// How many streams there were, if that was tried out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) streams: Option<usize>,
 }
 
 /// The times alone.
@@ -93,6 +99,8 @@ impl Record {
             in_place: false,
             symmetric: false,
             huge_pages: false,
+            hosts: None,
+            streams: None,
         };
         record.set(figures);
         record
@@ -119,6 +127,8 @@ impl Record {
         });
         let hops: Vec<f64> = records.iter().filter_map(|record| record.hop_us).collect();
         middle.hop_us = (!hops.is_empty()).then(|| median(hops));
+        let has_median = |record: &&Self| record.p50_us == middle.p50_us;
+        middle.streams = records.iter().find(has_median).and_then(|record| record.streams);
         Some(middle)
     }
 
@@ -145,8 +155,8 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::super::args::Transport;
     use super::super::point::tests::point;
+    use super::super::setting::Transport;
     use super::*;
 
     pub(crate) fn record(name: &str, op: Op, bytes: usize, p50_us: f64) -> Record {
@@ -165,8 +175,13 @@ pub(crate) mod tests {
 
     #[test]
     fn a_record_tells_what_is_unusual() {
-        let setting =
-            Setting { ranks: 2, transport: Transport::Auto, huge_pages: true, symmetric: true };
+        let setting = Setting {
+            ranks: 2,
+            transport: Transport::Auto,
+            hosts: 1,
+            huge_pages: true,
+            symmetric: true,
+        };
         let line = |point: &Point| {
             let figures = Figures { p50_us: 1.0, p99_us: 2.0, min_us: 0.5 };
             let record = Record::new("consort", "shm", 2, point, figures).asked(point, &setting);
@@ -190,6 +205,10 @@ pub(crate) mod tests {
             Record::middle(&[of(3.0, Some(0.2)), of(1.0, None), of(2.0, Some(0.1))]).unwrap();
         assert_eq!((middle.p50_us, middle.p99_us, middle.min_us), (2.0, 4.0, 0.9));
         assert_eq!((middle.bus_bandwidth, middle.hop_us), (4.0, Some(0.2)));
+        let of = |p50, streams| Record { streams, ..record("x", Op::Broadcast, 8000, p50) };
+        let middle =
+            Record::middle(&[of(3.0, Some(1)), of(1.0, Some(1)), of(2.0, Some(4))]).unwrap();
+        assert_eq!(middle.streams, Some(4), "those of the one in the middle");
         assert_eq!(Record::middle(&[]), None);
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::against::Comparison;
 use super::bytes;
+use super::raw;
 use super::record::Record;
 
 /// Writes tables row by row, with a heading whenever the operation or the dtype changes.
@@ -34,8 +35,11 @@ impl Table {
         for (record, name) in peers.iter().zip(&self.names[1..]) {
             let _ = write!(text, "  {:>1$}", median_of(record.as_ref()), width(name));
         }
-        if !peers.is_empty() {
+        if self.has_peers() {
             let _ = write!(text, "  {}", self.ratio(comparison));
+        }
+        if self.has_raw() {
+            let _ = write!(text, "  {:>6}", part_of_raw(comparison));
         }
         text.push('\n');
         text
@@ -47,10 +51,21 @@ impl Table {
         for name in &self.names[1..] {
             let _ = write!(line, "  {name:>0$}", width(name));
         }
-        if self.names.len() > 1 {
+        if self.has_peers() {
             let _ = write!(line, "  {:>6}", "ratio");
         }
+        if self.has_raw() {
+            let _ = write!(line, "  {:>6}", "of raw");
+        }
         line
+    }
+
+    fn has_peers(&self) -> bool {
+        self.names[1..].iter().any(|name| name != raw::NAME)
+    }
+
+    fn has_raw(&self) -> bool {
+        self.names.iter().any(|name| name == raw::NAME)
     }
 
     fn ratio(&self, comparison: &Comparison) -> String {
@@ -82,7 +97,8 @@ fn heading(comparison: &Comparison) -> String {
     if point.op.reduces() {
         words[0] += &format!(" {}", point.reduce);
     }
-    words.push(ranks(record.ranks));
+    let hosts = record.hosts.map_or_else(String::new, |hosts| format!(" on {hosts} hosts"));
+    words.push(ranks(record.ranks) + &hosts);
     words.push(record.transport.clone());
     let any = |has: fn(&Record) -> bool| comparison.records.iter().flatten().any(has);
     let unusual = [
@@ -107,11 +123,19 @@ fn our_figures(record: Option<&Record>) -> String {
 }
 
 fn median_of(record: Option<&Record>) -> String {
-    record.map_or("–".to_owned(), |record| micros(record.p50_us))
+    let Some(record) = record else { return "–".to_owned() };
+    let streams = record.streams.map_or_else(String::new, |streams| format!(" x{streams}"));
+    micros(record.p50_us) + &streams
+}
+
+fn part_of_raw(comparison: &Comparison) -> String {
+    let percent = |part: f64| format!("{:.0} %", part * 100.0);
+    comparison.part_of_raw().map_or("–".to_owned(), percent)
 }
 
 fn width(name: &str) -> usize {
-    name.len().max(7)
+    let least = if name == raw::NAME { 10 } else { 7 };
+    name.len().max(least)
 }
 
 /// How many there are.
@@ -148,103 +172,4 @@ fn with_commas(number: u64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use consort_sys::dtype::ReduceOp;
-
-    use super::super::op::Op;
-    use super::super::point::Point;
-    use super::super::point::tests::point;
-    use super::super::record::tests::record;
-    use super::*;
-
-    fn comparison(op: Op, bytes: usize, times: &[f64]) -> Comparison {
-        let point = Point { in_place: op == Op::AllReduce, ..point(op, bytes) };
-        let records = times
-            .iter()
-            .zip(["consort", "gloo", "intelmpi"])
-            .map(|(time, name)| time.is_finite().then(|| record(name, op, bytes, *time)));
-        Comparison { point, records: records.collect() }
-    }
-
-    fn shown(comparisons: &[Comparison], peers: &[&str], colours: bool) -> String {
-        let names = [&["consort"], peers].concat().into_iter().map(str::to_owned).collect();
-        let mut table = Table::new(names, colours);
-        comparisons.iter().map(|comparison| table.row(comparison)).collect()
-    }
-
-    #[test]
-    fn a_table_shows_ours_in_full_and_peers_with_the_ratio() {
-        let comparisons = [
-            comparison(Op::AllReduce, 8, &[0.0912, 252.4, 0.31]),
-            comparison(Op::AllReduce, 1 << 20, &[54.0, 500.0, 45.0]),
-            comparison(Op::AllReduce, 64 << 20, &[6700.0, f64::NAN, 22_512.0]),
-            comparison(Op::Barrier, 0, &[f64::NAN, 100.0, 0.2]),
-        ];
-        insta::assert_snapshot!(shown(&comparisons, &["gloo", "intelmpi"], false), @r"
-
-        all_reduce f32 sum, 2 ranks, shm, in place; µs
-            bytes       p50       p99       min  bus GB/s     gloo  intelmpi   ratio
-              8 B      0.09      0.18      0.08    0.0877      252      0.31    3.40
-            1 MiB      54.0       108      48.6      19.4      500      45.0    0.83
-           64 MiB     6,700    13,400     6,030      10.0        –    22,512    3.36
-
-        barrier, 2 ranks, shm; µs
-            bytes       p50       p99       min  bus GB/s     gloo  intelmpi   ratio
-              0 B         –         –         –         –      100      0.20       –
-        ");
-    }
-
-    #[test]
-    fn a_heading_says_what_is_unusual() {
-        let mut comparison = comparison(Op::AllReduce, 8, &[1.0, 2.0]);
-        comparison.point.reduce = ReduceOp::PremulSum(0.5);
-        for (record, symmetric) in comparison.records.iter_mut().flatten().zip([true, false]) {
-            (record.symmetric, record.huge_pages) = (symmetric, true);
-        }
-        let words = "all_reduce f32 premul_sum:0.5, 2 ranks, shm, in place, symmetric, huge pages";
-        let shown = shown(&[comparison], &["gloo"], false);
-        assert!(shown.starts_with(&format!("\n{words}; µs\n")), "{shown}");
-    }
-
-    #[test]
-    fn a_p99_below_p50_is_marked() {
-        let mut odd = comparison(Op::Broadcast, 1024, &[0.5]);
-        for record in odd.records.iter_mut().flatten() {
-            (record.p99_us, record.ranks) = (0.2, 1);
-        }
-        insta::assert_snapshot!(shown(&[odd], &[], false), @r"
-
-        broadcast f32, 1 rank, shm; µs
-            bytes       p50       p99       min  bus GB/s
-            1 KiB      0.50     0.20*      0.45      2.05
-        ");
-    }
-
-    #[test]
-    fn alone_there_are_neither_peers_nor_a_ratio() {
-        let comparisons = [comparison(Op::Broadcast, 1024, &[0.5])];
-        insta::assert_snapshot!(shown(&comparisons, &[], false), @r"
-
-        broadcast f32, 2 ranks, shm; µs
-            bytes       p50       p99       min  bus GB/s
-            1 KiB      0.50      1.00      0.45      2.05
-        ");
-    }
-
-    #[test]
-    fn colours_tell_faster_from_slower() {
-        let fast = shown(&[comparison(Op::Scatter, 8, &[1.0, 2.0])], &["gloo"], true);
-        assert!(fast.contains("\x1b[32m  2.00\x1b[0m"), "{fast:?}");
-        let slow = shown(&[comparison(Op::Scatter, 8, &[2.0, 1.0])], &["gloo"], true);
-        assert!(slow.contains("\x1b[31m  0.50\x1b[0m"), "{slow:?}");
-    }
-
-    #[test]
-    fn a_ratio_of_measurements_that_cannot_be_compared_is_marked() {
-        let mut shaky = comparison(Op::Scatter, 8, &[1.0, 2.0]);
-        for (record, hop) in shaky.records.iter_mut().flatten().zip([0.05, 0.19]) {
-            record.hop_us = Some(hop);
-        }
-        assert!(shown(&[shaky], &["gloo"], false).ends_with("2.00 ~\n"));
-    }
-}
+mod tests;

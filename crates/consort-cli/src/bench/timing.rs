@@ -5,6 +5,8 @@
 //! p99 is over single calls on all ranks: those of the blocks themselves where reading the clock
 //! costs nothing beside a call, calls after each block where it does.
 
+use rustix::time::{ClockId, clock_gettime};
+
 use super::samples::{Samples, tally};
 
 /// What timing needs of the rank it runs on. All ranks do the same, so every method is called on
@@ -54,6 +56,12 @@ pub(crate) fn take<C: Company>(company: &mut C, seconds: f64) -> Result<Samples,
     }
     samples.singles = tally(&singles);
     Ok(samples)
+}
+
+/// The clock that all processes of a machine share, in nanoseconds.
+pub(crate) fn now() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
 /// The time of one call on the slowest rank, the same number on all ranks. Warms up as well.

@@ -3,13 +3,12 @@
 use std::ops::Range;
 
 use consort::{Call, Error, Group, Incoming, Inputs, Outgoing, Outputs, Rank, Source, Tag, Target};
-use rustix::time::{ClockId, clock_gettime};
 
 use super::data::Data;
 use super::memory::Memory;
 use super::op::Op;
 use super::point::Point;
-use super::timing::Company;
+use super::timing::{self, Company};
 
 /// One rank's side of a point.
 #[derive(Debug)]
@@ -173,7 +172,6 @@ impl Company for Work<'_> {
     }
 
     fn now(&self) -> u64 {
-        let now = clock_gettime(ClockId::Monotonic);
-        now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+        timing::now()
     }
 }

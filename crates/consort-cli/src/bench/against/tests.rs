@@ -67,6 +67,22 @@ fn the_ratio_is_the_best_peers_median_by_ours() {
 }
 
 #[test]
+fn bare_sockets_are_no_peer_but_what_bandwidth_is_held_against() {
+    let (outcomes, ..) = contest(&[("consort", &[Ok(2.0)]), ("raw", &[Ok(1.0)])], 1, 1);
+    let comparison = outcomes[0].as_ref().unwrap();
+    assert_eq!((comparison.ratio(), comparison.part_of_raw()), (None, Some(0.5)));
+
+    // Four ranks' links carry half as much again in an all_reduce; the sockets are always two.
+    let mut comparison = comparison.clone();
+    for ours in comparison.records.iter_mut().flatten().take(1) {
+        ours.ranks = 4;
+    }
+    assert_eq!(comparison.part_of_raw(), Some(0.75));
+    let (outcomes, ..) = contest(&[("consort", &[]), ("gloo", &[])], 1, 1);
+    assert_eq!(outcomes[0].as_ref().unwrap().part_of_raw(), None);
+}
+
+#[test]
 fn alone_there_is_no_ratio() {
     let (outcomes, ..) = contest(&[("consort", &[])], 1, 1);
     assert_eq!(outcomes[0].as_ref().unwrap().ratio(), None);

@@ -51,8 +51,19 @@ fn sizes_that_are_rounded_are_told() {
 }
 
 #[test]
-fn a_transport_that_is_not_there_is_refused() {
-    assert!(refusal("--transport tcp").contains("not there yet"));
+fn what_excludes_each_other_is_refused_with_a_way_out() {
+    for (line, why) in [
+        ("--hosts 2 --transport shm", "leave out --hosts or --transport shm"),
+        ("--hosts 2 --symmetric", "leave out --symmetric, or --hosts"),
+        ("--transport tcp --symmetric", "leave out --symmetric, or --hosts"),
+        ("--hosts 2 --against mpich", "leave out --hosts or --against"),
+        ("--hosts 3 -n 2", "give -n 3"),
+    ] {
+        assert!(refusal(line).contains(why), "{line}: {}", refusal(line));
+    }
+    for line in ["--transport tcp", "--transport shm --symmetric", "--hosts 2 --transport tcp"] {
+        assert!(agenda(line).remarks.is_empty(), "{line}");
+    }
 }
 
 #[test]

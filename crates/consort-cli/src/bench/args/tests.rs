@@ -59,8 +59,13 @@ fn sizes_that_come_to_the_same_are_measured_once() {
 }
 
 #[test]
-fn against_others_each_point_is_measured_five_times_unless_said_otherwise() {
-    assert_eq!(args("--against gloo").unwrap().rounds(), 5);
+fn in_comparison_each_point_is_measured_five_times_unless_said_otherwise() {
+    for line in ["--against gloo", "--transport tcp", "--hosts 2 -n 4"] {
+        assert_eq!(args(line).unwrap().rounds(), 5, "{line}");
+    }
+    for line in ["--transport shm", "--transport tcp -n 1", "--transport tcp --hosts 2"] {
+        assert_eq!(args(line).unwrap().rounds(), 1, "{line}");
+    }
     let args = args("--against gloo,openmpi --rounds 2").unwrap();
     assert_eq!(args.rounds(), 2);
     let names: Vec<&str> = args.against.iter().map(PeerName::as_str).collect();
@@ -79,6 +84,7 @@ fn wrong_arguments_are_answered_with_the_right_ones() {
         ("--seconds 0", "above 0"),
         ("--rounds 0", "1.."),
         ("--transport carrier", "auto, shm, tcp"),
+        ("--hosts 0", "1..=16"),
         ("--against ../gloo", "the name of a program in bench/peers"),
     ] {
         let error = args(line).unwrap_err();
