@@ -1,6 +1,7 @@
 //! Everything that a meeting needs, said in the program or found in the environment.
 
 mod invitation;
+mod options;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use crate::environment::{Said, Variables};
 use crate::error::Result;
 use crate::group::Group;
 use crate::meeting;
+use crate::options::Wishes;
 
 /// Says who this process is and where to meet the others.
 ///
@@ -51,6 +53,7 @@ pub struct Builder {
     timeout: Option<Duration>,
     liveness: Option<Duration>,
     interface: Option<String>,
+    wishes: Wishes,
     /// What the environment says, for all that the program does not.
     environment: Said,
     found: Option<String>,

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use consort_store::{Address, Place};
 
+use crate::options::{OPTIONS, Wishes};
+
 /// The variables that matter, out of an environment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Variables(BTreeMap<String, String>);
@@ -21,6 +23,7 @@ pub(crate) struct Said {
     pub(crate) timeout: Option<std::time::Duration>,
     pub(crate) liveness: Option<std::time::Duration>,
     pub(crate) interface: Option<String>,
+    pub(crate) wishes: Wishes,
 }
 
 impl Variables {
@@ -53,6 +56,7 @@ impl Variables {
             timeout: self.duration("CONSORT_TIMEOUT", &mut wrong),
             liveness: self.duration("CONSORT_LIVENESS", &mut wrong),
             interface: self.text("CONSORT_INTERFACE"),
+            wishes: self.wishes(&mut wrong),
         };
         if wrong.is_empty() { Ok(said) } else { Err(wrong) }
     }
@@ -146,6 +150,18 @@ impl Variables {
         Some(Place::Tcp { host, port: SLURM_PORTS.start + (job % 10_000) as u16 })
     }
 
+    fn wishes(&self, wrong: &mut Vec<String>) -> Wishes {
+        let mut wishes = Wishes::default();
+        for name in OPTIONS {
+            if let Some(text) = self.0.get(name)
+                && let Err(reason) = wishes.take(name, text)
+            {
+                wrong.push(format!("{name}={text}: {reason}"));
+            }
+        }
+        wishes
+    }
+
     fn text(&self, name: &str) -> Option<String> {
         self.0.get(name).cloned()
     }
@@ -170,6 +186,25 @@ impl Variables {
                 None
             }
         }
+    }
+}
+
+/// Says why ranks would refuse this value of a variable that sets an option or a length of time; of
+/// other variables nothing.
+///
+/// # Errors
+/// What is wrong with the value, and which there are.
+///
+/// ```
+/// use consort::check_variable;
+///
+/// assert_eq!(check_variable("CONSORT_TRANSPORT", "tcp"), Ok(()));
+/// assert!(check_variable("CONSORT_TRANSPORT", "udp").unwrap_err().contains("auto, shm or tcp"));
+/// ```
+pub fn check_variable(name: &str, value: &str) -> Result<(), String> {
+    match name {
+        "CONSORT_TIMEOUT" | "CONSORT_LIVENESS" => crate::duration::parse(value).map(drop),
+        _ => Wishes::default().take(name, value),
     }
 }
 
@@ -198,7 +233,7 @@ fn first_host(list: &str) -> Option<String> {
 const OURS: &str = "CONSORT_";
 /// The variables of consort's own. `CONSORT_LOG` is the `consort` program's, the others are for
 /// [`init`](crate::init), which explains them.
-pub const VARIABLES: [&str; 8] = [
+pub const VARIABLES: [&str; 15] = [
     "CONSORT_RDZV",
     "CONSORT_SECRET_FILE",
     "CONSORT_JOB",
@@ -206,6 +241,13 @@ pub const VARIABLES: [&str; 8] = [
     "CONSORT_TIMEOUT",
     "CONSORT_LIVENESS",
     "CONSORT_INTERFACE",
+    "CONSORT_TRANSPORT",
+    "CONSORT_ENCRYPT",
+    "CONSORT_INTEGRITY",
+    "CONSORT_VERIFY",
+    "CONSORT_ALGORITHM",
+    "CONSORT_STREAMS",
+    "CONSORT_PORT",
     "CONSORT_LOG",
 ];
 const LAUNCHERS: [Launcher; 4] = [

@@ -20,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::home::Home;
 use crate::meeting::Exit;
 use crate::neighbourhood::Neighbourhood;
+use crate::options::Options;
 use crate::symm::Commons;
 
 /// A process's number in its group: from 0 up to the world.
@@ -135,6 +136,8 @@ pub(crate) struct Job {
     pub(crate) epoch: u64,
     pub(crate) home: Home,
     pub(crate) store: Arc<dyn Store>,
+    #[expect(dead_code, reason = "groups on one host have nothing to choose yet")]
+    pub(crate) options: Options,
     /// `None` if this process only pretends to be a rank.
     pub(crate) neighbourhood: Option<Own<Neighbourhood>>,
     #[expect(dead_code, reason = "leaving is what it does when it is dropped")]

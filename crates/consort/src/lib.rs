@@ -58,6 +58,7 @@ mod home;
 mod job;
 mod meeting;
 mod neighbourhood;
+mod options;
 mod owned;
 mod p2p;
 mod scope;
@@ -79,11 +80,12 @@ pub use consort_sys::pass::PassError;
 pub use consort_sys::reduce::Unsupported;
 pub use consort_sys::view::{Source, Target};
 pub use delivery::{Delivery, Message, OwnedMessage};
-pub use environment::VARIABLES;
+pub use environment::{VARIABLES, check_variable};
 pub use error::{Error, Result};
 pub use group::{Group, Member, Rank};
 pub use half::{bf16, f16};
 pub use job::{Job, Lists, OwnedCall};
+pub use options::{Transport, UnknownTransport};
 pub use p2p::{Incoming, Outgoing, Tag};
 pub use scope::Scope;
 pub use work::{Begun, Completion, Failed, Work};
@@ -112,6 +114,13 @@ pub use work::{Begun, Completion, Failed, Work};
 /// | `CONSORT_TIMEOUT` | how long to wait for the other ranks | `10m` |
 /// | `CONSORT_LIVENESS` | how long a host may be silent | `10s` |
 /// | `CONSORT_INTERFACE` | the name or address of the network interface to use | the one that leads to the store |
+/// | `CONSORT_TRANSPORT` | what data travels over: `auto`, `shm` or `tcp` ([`Transport`]) | `auto` |
+/// | `CONSORT_ENCRYPT` | whether data is encrypted between hosts: `on` or `off` | `off` |
+/// | `CONSORT_INTEGRITY` | whether data has a checksum between hosts: `on` or `off` | `off` |
+/// | `CONSORT_VERIFY` | every how many calls ranks compare their results | `0`: never |
+/// | `CONSORT_ALGORITHM` | the algorithm to use between hosts, by its name in `consort plan` | `auto`: chosen for each call |
+/// | `CONSORT_STREAMS` | how many TCP connections two ranks have, up to 8 | `0`: found by measuring |
+/// | `CONSORT_PORT` | the port that this host listens on for data | `0`: the system chooses |
 /// | `CONSORT_LOG` | what the `consort` program logs | `warn` |
 ///
 /// A process comes to each round of a job once, and keeps its [`Group`], of which clones are the same:

@@ -54,6 +54,7 @@ pub(crate) fn hold(invitation: &Invitation) -> Result<Group> {
         epoch: invitation.epoch,
         home,
         store: Arc::new(HomeStore::new(home, store)),
+        options: invitation.options.clone(),
         neighbourhood: Some(Own::new(neighbourhood)),
         exit,
     };
@@ -221,7 +222,8 @@ fn must_be_the_same(invitation: &Invitation) -> BTreeMap<String, String> {
         ("timeout", duration::write(invitation.timeout)),
         ("liveness", duration::write(invitation.liveness)),
     ];
-    rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    let rows = rows.into_iter().chain(invitation.options.must_be_the_same());
+    rows.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 fn member(rank: u32, Card { host, address, process, .. }: Card) -> Member {

@@ -59,6 +59,22 @@ fn ranks_set_up_differently_all_see_the_difference() {
 }
 
 #[test]
+fn ranks_that_differ_in_options_all_see_who_has_what() {
+    let job = Ranks::new(3).start(|ctx| {
+        let port = 20_000 + ctx.rank() as u16;
+        let builder = invited(ctx).encrypt(ctx.rank() == 1).data_port(port);
+        let builder = if ctx.rank() == 2 { builder.algorithm("ring") } else { builder };
+        builder.init().unwrap_err().to_string()
+    });
+    let _port = tell_where(&job);
+    let expected = "\n  algorithm: auto on ranks 0-1, ring on rank 2\
+                    \n  encrypt: off on ranks 0, 2, on on rank 1";
+    for error in job.expect_all() {
+        assert!(error.ends_with(expected), "{error}");
+    }
+}
+
+#[test]
 fn ranks_that_disagree_about_the_world_do_not_wait_for_ghosts() {
     let job = Ranks::new(2).start(|ctx| {
         let world = if ctx.rank() == 1 { 5 } else { 2 };

@@ -7,6 +7,7 @@ use consort_store::{Place, Secret};
 
 use super::Builder;
 use crate::error::{Error, Result};
+use crate::options::Options;
 
 /// All that a meeting needs.
 #[derive(Clone, Debug)]
@@ -21,6 +22,7 @@ pub(crate) struct Invitation {
     pub(crate) timeout: Duration,
     pub(crate) liveness: Duration,
     pub(crate) interface: Option<String>,
+    pub(crate) options: Options,
 }
 
 impl Builder {
@@ -29,6 +31,7 @@ impl Builder {
         let mut wrong = Vec::new();
         let (rank, world) = self.rank_and_world(&mut wrong);
         let place = self.place(world, &mut wrong);
+        self.wishes.check(&mut wrong);
         let secret = self.find_secret(place.as_ref(), &mut wrong)?;
         let (Some(rank), Some(world), true) = (rank, world, wrong.is_empty()) else {
             return Err(incomplete(self.found.as_deref().unwrap_or("found: nothing"), &wrong));
@@ -44,6 +47,7 @@ impl Builder {
             timeout: self.timeout.or(environment.timeout).unwrap_or(DEFAULT_TIMEOUT),
             liveness: self.liveness.or(environment.liveness).unwrap_or(DEFAULT_LIVENESS),
             interface: self.interface.or(environment.interface),
+            options: self.wishes.or(environment.wishes).settle(),
         })
     }
 

@@ -2,6 +2,7 @@ use consort_store::Place;
 
 use super::invitation::DEFAULT_TIMEOUT;
 use super::*;
+use crate::options::{Options, Transport};
 
 fn complete(builder: Builder) -> Result<Invitation, String> {
     builder.complete().map_err(|error| error.to_string())
@@ -84,4 +85,28 @@ fn a_world_of_one_needs_no_place() {
 fn a_rank_beyond_the_world_is_refused() {
     let error = complete(Builder::new().rank(1).world(1)).unwrap_err();
     assert!(error.contains("rank 1 is not below the world of 1"), "{error}");
+}
+
+#[test]
+fn options_of_the_program_count_more_than_those_of_the_environment() {
+    let environment = || {
+        from(
+            "RANK=0 WORLD_SIZE=1 CONSORT_TRANSPORT=tcp CONSORT_ENCRYPT=on CONSORT_VERIFY=5 \
+             CONSORT_ALGORITHM=ring CONSORT_STREAMS=2 CONSORT_PORT=1",
+        )
+    };
+    let found = complete(environment()).unwrap().options;
+    assert_eq!((found.transport, found.encrypt, found.integrity), (Transport::Tcp, true, false));
+    assert_eq!((found.algorithm.as_deref(), found.port), (Some("ring"), Some(1)));
+    let said = environment().transport(Transport::Auto).encrypt(false).verify_results(0);
+    let said = said.algorithm("auto").streams(0).data_port(0);
+    assert_eq!(complete(said).unwrap().options, Options::default());
+}
+
+#[test]
+fn options_that_are_not_there_are_refused_with_those_that_are() {
+    let error =
+        complete(Builder::new().rank(0).world(1).algorithm("rings").streams(9)).unwrap_err();
+    assert!(error.contains("Builder::algorithm: no algorithm \"rings\"; choose auto"), "{error}");
+    assert!(error.contains("Builder::streams: give 1 to 8"), "{error}");
 }

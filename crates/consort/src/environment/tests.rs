@@ -110,6 +110,28 @@ fn contradictions_and_malformed_values_are_all_listed() {
 }
 
 #[test]
+fn options_are_read_and_what_is_wrong_with_them_is_listed() {
+    let said = read("CONSORT_TRANSPORT=tcp CONSORT_ENCRYPT=on CONSORT_STREAMS=2").wishes;
+    assert_eq!(said.transport, Some(crate::Transport::Tcp));
+    assert_eq!((said.encrypt, said.integrity, said.streams), (Some(true), None, Some(2)));
+    let all = wrong("CONSORT_TRANSPORT=udp CONSORT_ENCRYPT=x CONSORT_STREAM=2");
+    for part in [
+        "CONSORT_TRANSPORT=udp: no transport \"udp\"; choose auto, shm or tcp",
+        "CONSORT_ENCRYPT=x: give on or off",
+        "CONSORT_STREAM is not known; there are CONSORT_RDZV",
+    ] {
+        assert!(all.contains(part), "{part} in\n{all}");
+    }
+}
+
+#[test]
+fn every_option_is_a_known_variable() {
+    for name in OPTIONS {
+        assert!(VARIABLES.contains(&name), "{name}");
+    }
+}
+
+#[test]
 fn an_empty_variable_is_not_set() {
     let empty = [("RANK", ""), ("WORLD_SIZE", "")];
     let variables = Variables::of(empty.map(|(a, b)| (a.to_owned(), b.to_owned())).into_iter());

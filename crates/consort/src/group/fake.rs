@@ -11,6 +11,7 @@ use super::{Group, Job, Member, Rank, Shared};
 use crate::backend::Fake;
 use crate::error::{Error, Result};
 use crate::home::Home;
+use crate::options::Options;
 
 impl Group {
     /// A group in which this process pretends to be one of `world` ranks: for trying out a program
@@ -61,6 +62,7 @@ impl Group {
             epoch: 0,
             home: Home::of(rank.get()),
             store: Arc::new(MemStore::new()),
+            options: Options::default(),
             neighbourhood: None,
             exit: None,
         };
