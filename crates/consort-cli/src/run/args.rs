@@ -9,6 +9,8 @@ use std::time::Duration;
 use consort::duration;
 use consort_store::{Address, Place};
 
+use super::data_plane::DataPlane;
+
 /// Start the ranks of a program, watch them, and report the first failure.
 ///
 /// Every rank runs PROGRAM with its place in the job in the environment (RANK, WORLD_SIZE,
@@ -67,6 +69,9 @@ pub(crate) struct Args {
     /// ranks).
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) liveness: Option<Duration>,
+
+    #[command(flatten)]
+    pub(crate) data_plane: DataPlane,
 
     /// The program and its arguments. Everything from here on is the program's.
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
@@ -141,6 +146,9 @@ Examples:
       consort run --nnodes 2 -n 8 --rdzv tcp://host0:29400 --secret-file job.secret -- ./train
   Between two and four hosts, as they come and go:
       consort run --nnodes 2:4 -n 8 --rdzv tcp://host0:29400 --secret-file job.secret -- ./train
+  The same with encrypted data, and one port open for it:
+      consort run --nnodes 2 -n 8 --rdzv tcp://host0:29400 --secret-file job.secret \
+          --encrypt --data-port 29401 -- ./train
 
 Exit code: 0 when all ranks ended well; the failed rank's code, or 128 + the signal that killed it;
 130 after an interrupt; 2 for wrong usage.";
@@ -184,6 +192,38 @@ mod tests {
         assert_eq!((nodes.min.get(), nodes.max.get()), (2, 4));
         for wrong in ["0", "4:2", "2:", ":2", "two"] {
             assert!(read(&format!("--nnodes {wrong} p")).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn options_of_the_data_become_variables() {
+        let line = "--transport tcp --encrypt --integrity --verify 100 --algorithm ring --streams 2 \
+                    --data-port 29600 p";
+        let given: Vec<_> = read(line).unwrap().data_plane.variables().collect();
+        let expected = [
+            ("CONSORT_TRANSPORT", "tcp"),
+            ("CONSORT_ENCRYPT", "on"),
+            ("CONSORT_INTEGRITY", "on"),
+            ("CONSORT_VERIFY", "100"),
+            ("CONSORT_ALGORITHM", "ring"),
+            ("CONSORT_STREAMS", "2"),
+            ("CONSORT_PORT", "29600"),
+        ];
+        assert_eq!(given, expected.map(|(name, value)| (name, value.to_owned())));
+        assert_eq!(read("p").unwrap().data_plane.variables().count(), 0);
+    }
+
+    #[test]
+    fn options_of_the_data_that_ranks_would_refuse_are_refused() {
+        for (wrong, words) in [
+            ("--transport udp", "choose auto, shm or tcp"),
+            ("--verify often", "0 for never"),
+            ("--algorithm rings", "choose auto, flat, ring"),
+            ("--streams 9", "1 to 8"),
+            ("--data-port 65536", "1 to 65535"),
+        ] {
+            let error = read(&format!("{wrong} p")).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
         }
     }
 

@@ -77,6 +77,8 @@ fn our_variables(place: &Placement, around: &Surroundings<'_>) -> Vec<(&'static 
     if let Some(liveness) = around.settings.liveness {
         variables.push(("CONSORT_LIVENESS", duration::write(liveness).into()));
     }
+    let data_plane = around.settings.data_plane.variables();
+    variables.extend(data_plane.map(|(name, value)| (name, value.into())));
     variables
 }
 
@@ -160,13 +162,21 @@ mod tests {
     #[test]
     fn options_that_were_not_given_set_nothing() {
         let found = text(&second_host(), "p", &[]);
-        for name in ["CONSORT_TIMEOUT", "CONSORT_LIVENESS", "TORCHELASTIC_ERROR_FILE"] {
+        for name in [
+            "CONSORT_TIMEOUT",
+            "CONSORT_LIVENESS",
+            "CONSORT_TRANSPORT",
+            "CONSORT_ENCRYPT",
+            "TORCHELASTIC_ERROR_FILE",
+        ] {
             assert!(!found.contains_key(name), "{name}");
         }
-        let line = "--timeout 90s --liveness 500ms --log-dir /d p";
+        let line = "--timeout 90s --liveness 500ms --transport shm --encrypt --log-dir /d p";
         let found = text(&second_host(), line, &[]);
         assert_eq!(found["CONSORT_TIMEOUT"], "90s");
         assert_eq!(found["CONSORT_LIVENESS"], "500ms");
+        assert_eq!(found["CONSORT_TRANSPORT"], "shm");
+        assert_eq!(found["CONSORT_ENCRYPT"], "on");
         assert_eq!(found["TORCHELASTIC_ERROR_FILE"], "/d");
     }
 

@@ -3,7 +3,7 @@
 
 use std::env;
 
-use consort::{VARIABLES, duration};
+use consort::{VARIABLES, check_variable as check_value};
 use consort_sys::net::choose;
 
 use super::settings::Settings;
@@ -22,13 +22,14 @@ pub(crate) fn check(settings: &Settings) -> Result<(), String> {
 
 fn check_variable(name: &str, value: &str, settings: &Settings) -> Result<(), String> {
     let outcome = match name {
-        "CONSORT_TIMEOUT" if settings.timeout.is_none() => duration::parse(value).map(drop),
-        "CONSORT_LIVENESS" if settings.liveness.is_none() => duration::parse(value).map(drop),
+        // Ranks get another.
+        "CONSORT_TIMEOUT" if settings.timeout.is_some() => Ok(()),
+        "CONSORT_LIVENESS" if settings.liveness.is_some() => Ok(()),
+        _ if settings.data_plane.sets(name) => Ok(()),
         "CONSORT_INTERFACE" => {
             choose(None, Some(value)).map(drop).map_err(|error| error.to_string())
         }
-        // Ranks get their own, or it is the launcher's.
-        _ if VARIABLES.contains(&name) => Ok(()),
+        _ if VARIABLES.contains(&name) => check_value(name, value),
         _ => {
             let known = VARIABLES.join(", ");
             return Err(format!("{name} is set, which is not known: unset it; there are {known}"));
@@ -54,6 +55,9 @@ mod tests {
             ("CONSORT_TIMEOUT", "5", "500ms, 10s, 5m or 2h"),
             ("CONSORT_LIVENESS", "soon", "500ms, 10s, 5m or 2h"),
             ("CONSORT_INTERFACE", "nosuch0", "nosuch0"),
+            ("CONSORT_TRANSPORT", "udp", "auto, shm or tcp"),
+            ("CONSORT_ENCRYPT", "maybe", "on or off"),
+            ("CONSORT_ALGORITHM", "rings", "flat, ring"),
             ("CONSORT_TIMEOU", "5s", "there are CONSORT_RDZV"),
         ] {
             let refusal = refusal(name, value, "p").expect(name);
@@ -69,6 +73,9 @@ mod tests {
             ("CONSORT_LIVENESS", "5", "--liveness 5s p"),
             ("CONSORT_INTERFACE", "lo", "p"),
             ("CONSORT_EPOCH", "of another launcher", "p"),
+            ("CONSORT_TRANSPORT", "tcp", "p"),
+            ("CONSORT_TRANSPORT", "udp", "--transport tcp p"),
+            ("CONSORT_ENCRYPT", "maybe", "--encrypt p"),
         ] {
             assert_eq!(refusal(name, value, line), None);
         }

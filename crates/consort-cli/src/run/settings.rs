@@ -7,6 +7,7 @@ use std::time::Duration;
 use consort_store::Place;
 
 use super::args::{Args, NodeCount, RankCount};
+use super::data_plane::DataPlane;
 
 /// What `consort run` was asked to do.
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ pub(crate) struct Settings {
     pub(crate) timeout: Option<Duration>,
     /// The ranks' limit for a silent host.
     pub(crate) liveness: Option<Duration>,
+    /// How the ranks' data travels.
+    pub(crate) data_plane: DataPlane,
     /// Between asking a rank to end and killing it.
     pub(crate) grace: Duration,
     /// Where output goes instead of the terminal.
@@ -92,6 +95,7 @@ impl Settings {
             max_restarts: args.max_restarts,
             timeout: args.timeout,
             liveness: args.liveness,
+            data_plane: args.data_plane,
             grace: args.grace,
             log_dir: args.log_dir,
             secret_file: args.secret_file,

@@ -133,6 +133,8 @@ fn wrong_usage_is_2_with_one_clear_message() {
         ("--node-rank 1 true", "beyond the last host"),
         ("--grace 10 true", "500ms, 10s, 5m or 2h"),
         ("--max-restart 1 true", "--max-restarts"),
+        ("--transport udp true", "auto, shm or tcp"),
+        ("--algorithm rings true", "auto, flat, ring"),
     ] {
         let run = Launch::new(line.split_whitespace()).finish_cleanly();
         assert_eq!(run.code, 2, "{line}: {run:?}");
@@ -143,7 +145,9 @@ fn wrong_usage_is_2_with_one_clear_message() {
 
 #[test]
 fn a_variable_that_every_rank_would_refuse_is_wrong_usage() {
-    for (name, value) in [("CONSORT_TIMEOUT", "5"), ("CONSORT_LIVENES", "5s")] {
+    for (name, value) in
+        [("CONSORT_TIMEOUT", "5"), ("CONSORT_LIVENES", "5s"), ("CONSORT_TRANSPORT", "udp")]
+    {
         let mut command = Command::new(env!("CARGO_BIN_EXE_consort"));
         command.args(["run", "-n", "2", "echo", "started"]).env(name, value);
         let run = Launch::command(command).finish_cleanly();

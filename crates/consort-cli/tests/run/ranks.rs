@@ -40,6 +40,15 @@ fn ranks_find_their_place_as_under_torchrun() {
 }
 
 #[test]
+fn ranks_are_told_how_their_data_travels() {
+    let script = "echo $CONSORT_TRANSPORT $CONSORT_ENCRYPT ${CONSORT_INTEGRITY-none} $CONSORT_PORT";
+    let options = ["-n", "2", "--transport", "tcp", "--encrypt", "--data-port", "29600"];
+    let run = Launch::script(&options, script).finish_cleanly();
+    assert_eq!(run.code, 0, "{run:?}");
+    assert_eq!(sorted_lines(&run.stdout), ["[0] tcp on none 29600", "[1] tcp on none 29600"]);
+}
+
+#[test]
 fn a_job_inside_a_job_does_not_see_the_outer_store() {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_consort"));
     command.args([
