@@ -6,7 +6,10 @@
 //! groups in different orders, and neither do a group's calls and its messages wait for each other.
 //! When all of them wait it does as [`Patience`] says. With nothing to do it sleeps.
 
+mod bed;
 mod task;
+#[cfg(test)]
+pub(super) mod tests;
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -18,8 +21,10 @@ use std::time::{Duration, Instant};
 use consort_sys::alert::Alert;
 use consort_sys::wait::Patience;
 
+use self::bed::Bed;
 use self::task::Task;
 pub(super) use self::task::{Charge, Went};
+use super::sleep::Sleep;
 use crate::group::Job as Membership;
 
 /// Makes sure that the thread is there, for one more group's calls or messages.
@@ -42,22 +47,23 @@ pub(super) fn stop_serving() {
     office.served -= 1;
     if office.served == 0 {
         office.shift += 1;
-        drop(office);
-        ALERT.ring();
+        tell(office);
     }
 }
 
 /// Lets go of what a group was part of, which may take a while: by the thread, when it has nothing
 /// else to do.
 pub(super) fn let_go(membership: Arc<Membership>) {
-    office().let_go.push(membership);
-    ALERT.ring();
+    let mut office = office();
+    office.let_go.push(membership);
+    tell(office);
 }
 
 /// Has the thread see to something.
 pub(super) fn attend(charge: Charge) {
-    office().inbox.push(charge);
-    ALERT.ring();
+    let mut office = office();
+    office.inbox.push(charge);
+    tell(office);
 }
 
 #[derive(Debug)]
@@ -69,17 +75,38 @@ struct Office {
     /// A thread of an earlier shift has to go.
     shift: u64,
     let_go: Vec<Arc<Membership>>,
+    /// How often somebody has put something here for the thread.
+    told: u64,
+    /// Where the thread sleeps, if not on words.
+    beds: Vec<Arc<dyn Sleep>>,
 }
 
 fn office() -> MutexGuard<'static, Office> {
     OFFICE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Has the thread look at what was put into the office. [`Bed`] says why it does.
+fn tell(mut office: MutexGuard<'_, Office>) {
+    office.told += 1;
+    let beds = office.beds.clone();
+    drop(office);
+    ALERT.ring();
+    beds.iter().for_each(|place| place.ring());
+}
+
+/// What the thread knows of what it was told.
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    rings: u32,
+    told: u64,
+}
+
 fn work(shift: u64) {
     let mut tasks = Tasks::new();
     loop {
-        let heard = ALERT.rings();
+        let rings = ALERT.rings();
         let mut office = office();
+        let heard = Heard { rings, told: office.told };
         let is_over = office.shift != shift;
         if !is_over {
             tasks.add(std::mem::take(&mut office.inbox));
@@ -89,7 +116,7 @@ fn work(shift: u64) {
         match let_go {
             None => tasks.go_on(heard),
             Some(_) if is_over => return,
-            Some(let_go) if let_go.is_empty() => ALERT.doze(heard, &[], || false, IDLE),
+            Some(let_go) if let_go.is_empty() => ALERT.doze(rings, &[], || false, IDLE),
             Some(let_go) => drop(let_go),
         }
     }
@@ -120,18 +147,18 @@ impl Tasks {
     }
 
     /// Goes on until one of them came further or something new was heard of.
-    fn go_on(&mut self, heard: u32) {
+    fn go_on(&mut self, heard: Heard) {
         if self.looked_round.elapsed() > LOOK_ROUND {
             self.look_round();
         }
         let mut patience = self.patience;
         let all = RefCell::new(&mut *self);
-        let look = || ALERT.rings() != heard || all.borrow_mut().any_moves();
+        let look = || ALERT.rings() != heard.rings || all.borrow_mut().any_moves();
         let gone_on: Result<(), Infallible> = patience.wait(
             look,
             |limit| {
-                let watches: Vec<_> = all.borrow().tasks.iter().filter_map(Task::watch).collect();
-                ALERT.doze(heard, &watches, look, limit);
+                let bed = Bed::for_tasks(&all.borrow().tasks);
+                bed.doze(heard, look, limit);
             },
             || {
                 all.borrow_mut().look_round();
@@ -168,8 +195,14 @@ impl Tasks {
     }
 }
 
-static OFFICE: Mutex<Office> =
-    Mutex::new(Office { inbox: Vec::new(), served: 0, shift: 0, let_go: Vec::new() });
+static OFFICE: Mutex<Office> = Mutex::new(Office {
+    inbox: Vec::new(),
+    served: 0,
+    shift: 0,
+    let_go: Vec::new(),
+    told: 0,
+    beds: Vec::new(),
+});
 static ALERT: Alert = Alert::new();
 
 /// Who never has to sleep looks round as often as one who does.

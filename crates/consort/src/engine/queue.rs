@@ -34,6 +34,7 @@ use self::inside::Inside;
 use super::lookout::Lookout;
 use super::progress::{self, Charge};
 use super::road::Road;
+use super::sleep::Sleep;
 use super::verdict::{Cause, Waiting};
 use crate::backend::Terms;
 use crate::call::{Call, Operation};
@@ -53,14 +54,16 @@ pub(crate) struct Queue {
     lookout: Lookout,
     /// How the progress thread waits for this group's ranks.
     patience: Patience,
+    /// Where it sleeps then, if not on a step of a board.
+    place: Option<Arc<dyn Sleep>>,
 }
 
 impl Queue {
     pub(crate) fn new(road: Road, patience: Patience) -> Arc<Self> {
-        let lookout = road.lookout().clone();
+        let (lookout, place) = (road.lookout().clone(), road.place());
         let road = Turnstile::new(Some(road));
         let (desk, free) = (Mutex::default(), Condvar::new());
-        Arc::new(Self { road, desk, free, lookout, patience })
+        Arc::new(Self { road, desk, free, lookout, patience, place })
     }
 
     /// Carries out a checked call on this thread, after all that were made before it. Says which of
@@ -132,6 +135,11 @@ impl Queue {
 
     pub(crate) fn patience(&self) -> Patience {
         self.patience
+    }
+
+    /// Where the progress thread has to sleep, if not on a step of a board.
+    pub(crate) fn place(&self) -> Option<&Arc<dyn Sleep>> {
+        self.place.as_ref()
     }
 
     /// How many calls were made.

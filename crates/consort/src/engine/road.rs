@@ -5,11 +5,13 @@ mod tests;
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use super::lane::Lane;
 use super::lookout::Lookout;
 use super::pace::Notes;
 use super::queue::Queue;
+use super::sleep::Sleep;
 use crate::backend::Terms;
 use crate::call::Call;
 use crate::error::Result;
@@ -33,13 +35,17 @@ pub(crate) trait Way: Send + fmt::Debug {
     /// When the group has ended, or has to because of this call.
     fn run(&mut self, call: &Call<'_>, terms: Terms, line: Option<&Queue>) -> Result<u64>;
 
-    /// Carries out a checked call, and returns to whoever polls it when it has to wait: what ends
-    /// the wait, and when to look if it still makes sense, is between it and the `notes`.
+    /// Carries out a checked call, and returns to whoever polls it when it has to wait. It is polled
+    /// again when something happens in its [place](Self::place), or to the step that it has noted in
+    /// `notes`, who also say when to look if the wait still makes sense.
     fn run_elsewhere<'a>(
         &'a mut self,
         call: &'a Call<'_>,
         notes: &'a Notes,
     ) -> Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
+
+    /// Where whoever polls its calls sleeps: always the same.
+    fn place(&self) -> Arc<dyn Sleep>;
 
     /// For those who want to know or decide meanwhile what becomes of the group.
     fn lookout(&self) -> &Lookout;
@@ -73,6 +79,14 @@ impl Road {
         match self {
             Self::Board(lane) => lane.lookout(),
             Self::Other(way) => way.lookout(),
+        }
+    }
+
+    /// Where the progress thread has to sleep while it waits for a call, if not on a step.
+    pub(super) fn place(&self) -> Option<Arc<dyn Sleep>> {
+        match self {
+            Self::Board(_) => None,
+            Self::Other(way) => Some(way.place()),
         }
     }
 

@@ -7,7 +7,7 @@ use consort_sys::wait::Patience;
 
 use crate::engine::post::Courier;
 use crate::engine::queue::{Carried, Queue};
-use crate::engine::sleep::Rest;
+use crate::engine::sleep::{Rest, Sleep};
 
 /// What the thread can be asked to see to.
 #[derive(Debug)]
@@ -70,13 +70,24 @@ impl Task {
         }
     }
 
-    /// What would end the wait.
+    /// The word that would end the wait, if there is one.
     pub(super) fn watch(&self) -> Option<Watch> {
         match self {
             Self::Calls { carried, .. } => carried.as_ref()?.notes().take_watch().map(Watch::Step),
             Self::Messages(courier) => match courier.rest() {
                 Rest::Bell(bell) => Some(Watch::Bell(bell.clone())),
                 Rest::Other(_) => None,
+            },
+        }
+    }
+
+    /// Where the end of the wait is noticed, if not in words.
+    pub(super) fn place(&self) -> Option<&Arc<dyn Sleep>> {
+        match self {
+            Self::Calls { queue, .. } => queue.place(),
+            Self::Messages(courier) => match courier.rest() {
+                Rest::Bell(_) => None,
+                Rest::Other(place) => Some(place),
             },
         }
     }

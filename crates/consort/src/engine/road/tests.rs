@@ -1,6 +1,6 @@
 //! Groups whose calls go another way than over a board of their own.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,15 +9,18 @@ use consort_sys::wait::Patience;
 use super::*;
 use crate::backend::Host;
 use crate::engine::lane::tests::lanes;
+use crate::engine::progress::tests::Dormitory;
 use crate::error::Error;
 use crate::group::Group;
 use crate::{ReduceOp, Work};
 
-/// A way that keeps a diary, and has a lane do the work.
+/// A way that keeps a diary, and has a lane do the work: its calls wait for steps, and nothing ever
+/// happens in its place.
 #[derive(Debug)]
 struct Detour {
     lane: Lane,
     diary: Diary,
+    place: Arc<Dormitory>,
 }
 
 type Diary = Arc<Mutex<Vec<&'static str>>>;
@@ -43,6 +46,10 @@ impl Way for Detour {
         Box::pin(self.lane.run_elsewhere(call, notes))
     }
 
+    fn place(&self) -> Arc<dyn Sleep> {
+        self.place.clone()
+    }
+
     fn lookout(&self) -> &Lookout {
         self.lane.lookout()
     }
@@ -61,7 +68,8 @@ fn groups() -> [(Group, Diary); 2] {
         let fake = Group::fake(rank, 2).unwrap();
         let (post, patience) = (lane.post().clone(), Patience::for_ranks(8, 1));
         let diary = Diary::default();
-        let way: Box<dyn Way> = Box::new(Detour { lane, diary: diary.clone() });
+        let way: Box<dyn Way> =
+            Box::new(Detour { lane, diary: diary.clone(), place: Arc::default() });
         let host = Host::new(way.into(), post, patience, fake.shared.job.clone());
         (fake.with_backend(Arc::new(host)), diary)
     };
