@@ -16,7 +16,7 @@ use super::process::Process;
 use super::rank::{Met, Seat};
 use super::record::Record;
 use super::samples::{self, Samples};
-use super::setting::{Setting, Transport};
+use super::setting::Setting;
 
 /// Our ranks, met and waiting for points.
 #[derive(Debug)]
@@ -48,6 +48,7 @@ impl Ours {
             world,
             address: format!("tcp://{}", meeting.address()),
             secret: secret.to_hex(),
+            transport: setting.transport.to_string(),
             symmetric: setting.symmetric,
             host: hosts.map(|hosts| hosts.path(host_of(rank, world, hosts.count()))),
             asker: std::process::id(),
@@ -87,11 +88,6 @@ fn start(seat: &Seat, setting: &Setting) -> Result<Process, Refusal> {
     let mut command = Command::new("/proc/self/exe");
     command.arg("__bench_rank");
     setting.surround(&mut command);
-    match setting.transport {
-        // What bench itself was started with would make records lie.
-        Transport::Auto => command.env_remove(TRANSPORT),
-        forced => command.env(TRANSPORT, forced.to_string()),
-    };
     let mut process = Process::start(&format!("rank {}", seat.rank), command)?;
     process.tell(&serde_json::to_string(seat).map_err(cannot)?)?;
     Ok(process)
@@ -105,9 +101,6 @@ fn cannot(error: impl std::fmt::Display) -> Refusal {
 fn host_of(rank: u32, world: u32, hosts: usize) -> usize {
     rank as usize * hosts / world as usize
 }
-
-/// What the library reads.
-const TRANSPORT: &str = "CONSORT_TRANSPORT";
 
 /// Our ranks, as they find it best.
 pub(crate) const NAME: &str = "consort";

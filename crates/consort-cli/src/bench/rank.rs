@@ -28,6 +28,8 @@ pub(crate) struct Seat {
     pub(crate) address: String,
     /// Who may.
     pub(crate) secret: String,
+    /// How they reach each other.
+    pub(crate) transport: String,
     /// Whether its buffers lie in symmetric memory.
     pub(crate) symmetric: bool,
     /// The host that it runs on, if not the one that it was started on.
@@ -66,6 +68,7 @@ fn serve() -> Result<(), Box<dyn Error>> {
         .world(seat.world)
         .address(&seat.address)?
         .secret(seat.secret.parse()?)
+        .transport(seat.transport.parse()?)
         .init()?;
     say(&Met { met: seat.rank })?;
     for line in lines {
