@@ -224,6 +224,14 @@ What the columns mean (all times in microseconds):
             streams (x1, x4), whichever is faster
   of raw    our bus bandwidth by that of raw
 
+What --transport tcp holds everyone to, all on the loopback interface:
+  consort   Transport::Tcp, as CONSORT_TRANSPORT=tcp does
+  gloo      knows nothing else
+  openmpi   --mca pml ob1 --mca btl tcp,self --mca coll ^sm,han,xhc
+  mpich     MPIR_CVAR_NOLOCAL=1 MPIR_CVAR_CH4_NETMOD=ofi FI_PROVIDER=tcp
+  intelmpi  I_MPI_FABRICS=ofi I_MPI_SHM=off FI_PROVIDER=tcp
+  --transport shm forces ours likewise; peers use shared memory by default.
+
 Exit code: 0, 1 if something could not be measured or was wrong, 2 for wrong usage.";
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ impl Measurer for Witnessed {
         if passed < least(point) {
             let name = self.name();
             return Err(Refusal::Gone(format!(
-                "{name}: was told to use TCP, but only {passed} bytes passed the loopback \
+                "{name} was told to use TCP, but only {passed} bytes passed the loopback \
                  interface during {point}"
             )));
         }
@@ -88,7 +88,7 @@ mod tests {
         let point = point(Op::AllReduce, 1 << 40);
         let refusal = Witnessed(Box::new(Sender(1000))).measure(&point).unwrap_err();
         let Refusal::Gone(why) = refusal else { panic!("{refusal:?}") };
-        assert!(why.starts_with("sender: was told to use TCP, but only "), "{why}");
+        assert!(why.starts_with("sender was told to use TCP, but only "), "{why}");
         let honest = super::super::point::tests::point(Op::AllReduce, 1 << 20);
         assert!(Witnessed(Box::new(Sender(5 << 20))).measure(&honest).is_ok());
     }
