@@ -229,7 +229,8 @@ What --transport tcp holds everyone to, all on the loopback interface:
   gloo      knows nothing else
   openmpi   --mca pml ob1 --mca btl tcp,self --mca coll ^sm,han,xhc
   mpich     MPIR_CVAR_NOLOCAL=1 MPIR_CVAR_CH4_NETMOD=ofi FI_PROVIDER=tcp
-  intelmpi  I_MPI_FABRICS=ofi I_MPI_SHM=off FI_PROVIDER=tcp
+  intelmpi  I_MPI_FABRICS=ofi I_MPI_SHM=off I_MPI_COLL_INTRANODE=pt2pt
+            FI_PROVIDER=tcp
   --transport shm forces ours likewise; peers use shared memory by default.
 
 Exit code: 0, 1 if something could not be measured or was wrong, 2 for wrong usage.";

@@ -18,14 +18,14 @@ impl Measurer for Witnessed {
     fn measure(&mut self, point: &Point) -> Result<Record, Refusal> {
         let before = passed();
         let record = self.0.measure(point)?;
-        let Some(passed) = passed().zip(before).map(|(after, before)| after - before) else {
-            return Ok(record);
-        };
-        if passed < least(point) {
+        let Some((after, before)) = passed().zip(before) else { return Ok(record) };
+        let bytes = after.bytes.saturating_sub(before.bytes);
+        let packets = after.packets.saturating_sub(before.packets);
+        if bytes < least(point) || packets < FEWEST_PACKETS {
             let name = self.name();
             return Err(Refusal::Gone(format!(
-                "{name} was told to use TCP, but only {passed} bytes passed the loopback \
-                 interface during {point}"
+                "{name} was told to use TCP, but only {bytes} bytes in {packets} packets passed \
+                 the loopback interface during {point}"
             )));
         }
         Ok(record)
@@ -38,18 +38,29 @@ fn least(point: &Point) -> u64 {
     FEWEST_CALLS * point.bytes as u64 / 2
 }
 
-/// How many bytes have passed so far. `None` where the kernel does not say.
-fn passed() -> Option<u64> {
+/// What has passed the loopback interface so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Passed {
+    bytes: u64,
+    packets: u64,
+}
+
+/// `None` where the kernel does not say.
+fn passed() -> Option<Passed> {
     received(&fs::read_to_string("/proc/self/net/dev").ok()?)
 }
 
-fn received(table: &str) -> Option<u64> {
+fn received(table: &str) -> Option<Passed> {
     let counters = table.lines().find_map(|line| line.trim_start().strip_prefix("lo:"))?;
-    counters.split_ascii_whitespace().next()?.parse().ok()
+    let mut counters = counters.split_ascii_whitespace().map(str::parse);
+    Some(Passed { bytes: counters.next()?.ok()?, packets: counters.next()?.ok()? })
 }
 
 /// The least number of blocks, and the two calls that are checked left out.
 const FEWEST_CALLS: u64 = 5;
+
+/// Before each block there is a barrier, for which every rank has to say something.
+const FEWEST_PACKETS: u64 = 2 * FEWEST_CALLS;
 
 #[cfg(test)]
 mod tests {
@@ -96,7 +107,7 @@ mod tests {
     #[test]
     fn the_counter_is_found_among_those_of_other_interfaces() {
         let table = "Inter-|   Receive\n face |bytes    packets\n  flo: 7 1 0\n    lo: 1234 5 0\n";
-        assert_eq!(received(table), Some(1234));
+        assert_eq!(received(table), Some(Passed { bytes: 1234, packets: 5 }));
         assert_eq!(received("Inter-|\n eth0: 1 2\n"), None);
     }
 }
