@@ -13,6 +13,7 @@
 //! | [`memory`] | how much memory, shared memory and huge pages |
 //! | [`limits`] | how many files, processes and locked bytes |
 //! | [`net`] | which interfaces, and which of them leads to a peer |
+//! | [`socket`] | how bytes get from memory to a socket and back |
 //! | [`hop`] | how far apart two cores are |
 //! | [`host`] | which machine this is: who can share memory with whom |
 //! | [`clock`] | whether its clocks can be relied on |
@@ -72,6 +73,7 @@ pub mod reach;
 pub mod reduce;
 pub mod ring;
 mod root;
+pub mod socket;
 mod stream;
 pub mod topo;
 pub mod turn;
