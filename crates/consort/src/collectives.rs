@@ -29,7 +29,7 @@ impl Group {
     /// # Errors
     /// See [`call`](Self::call).
     pub fn barrier(&self) -> Result<()> {
-        if self.is_on_one_host() { self.call(&Call::Barrier) } else { self.barrier_in_store() }
+        self.call(&Call::Barrier)
     }
 
     /// Replaces every rank's numbers by the combination of all ranks'.

@@ -20,6 +20,7 @@ mod queue;
 mod road;
 mod sleep;
 mod verdict;
+mod wired;
 
 pub(crate) use self::lane::{Lane, Neighbour, Place};
 pub(crate) use self::lookout::{Lookout, Stakes, Stuck};
@@ -27,4 +28,6 @@ pub(crate) use self::patient::Since;
 pub(crate) use self::post::{Courier, Exchange, Post};
 pub(crate) use self::queue::{Queue, waits_for_itself};
 pub(crate) use self::road::Road;
+pub(crate) use self::sleep::Rest;
 pub(crate) use self::verdict::{Cause, Waiting};
+pub(crate) use self::wired::{Route, Wired};

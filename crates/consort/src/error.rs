@@ -119,6 +119,12 @@ pub enum Error {
     #[error("cannot start the thread that carries out asynchronous calls: {0}")]
     Thread(std::io::Error),
 
+    /// There is no port for data.
+    #[error(
+        "cannot listen for the other hosts' connections: {0}; CONSORT_INTERFACE and CONSORT_PORT say where"
+    )]
+    Port(std::io::Error),
+
     /// An asynchronous call was given up by whoever carried it out.
     #[error(
         "this {operation} was given up: what carried it out, or a buffer of its, has panicked; the \
@@ -145,8 +151,11 @@ pub enum Error {
     #[error("a fake group has no memory that its ranks could share")]
     Fake,
 
-    /// The ranks of a group are on several hosts, between which nothing can be moved yet.
-    #[error("group {group}: its ranks are on several hosts: collectives need all of them on one")]
+    /// The ranks of a group do not all share memory.
+    #[error(
+        "group {group}: its ranks do not all share memory, which symmetric memory needs; split off a \
+         group of the ranks on one host, and leave CONSORT_TRANSPORT at auto or shm"
+    )]
     SeveralHosts {
         /// The group.
         group: String,
@@ -343,6 +352,7 @@ impl Error {
             | Self::Unable { .. }
             | Self::Damaged { .. }
             | Self::Thread(_)
+            | Self::Port(_)
             | Self::Abandoned { .. } => ErrorKind::System,
         }
     }

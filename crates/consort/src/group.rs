@@ -1,6 +1,7 @@
 //! A process's hold on the group it belongs to.
 
 mod fake;
+mod formation;
 mod subgroup;
 
 use std::fmt;
@@ -8,18 +9,17 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use consort_store::{Deadline, Store};
+use consort_store::Store;
 use consort_sys::host::HostId;
 use consort_sys::origin::Own;
-use consort_sys::wait::Patience;
 
-use crate::backend::{Backend, Capabilities, Host, Terms};
+use crate::backend::{Backend, Capabilities, Terms};
 use crate::call::{Call, Description, Purpose};
-use crate::engine::{Lane, waits_for_itself};
+use crate::engine::waits_for_itself;
 use crate::error::{Error, Result};
 use crate::home::Home;
 use crate::meeting::Exit;
-use crate::neighbourhood::Neighbourhood;
+use crate::neighbourhood::{Neighbourhood, Places};
 use crate::options::Options;
 use crate::symm::Commons;
 
@@ -122,12 +122,13 @@ pub(crate) struct Shared {
     members: Vec<Member>,
     /// The ranks of the members in the world.
     world_ranks: Vec<u32>,
-    /// `None` if the members are on several hosts.
-    backend: Option<Arc<dyn Backend>>,
-    /// If all members are on one host.
+    backend: Arc<dyn Backend>,
+    /// If all members share memory.
     pub(crate) commons: Option<Arc<Commons>>,
     pub(crate) job: Arc<Job>,
 }
+
+pub(crate) use self::formation::Web;
 
 /// What all groups of a process share.
 #[derive(Debug)]
@@ -136,24 +137,16 @@ pub(crate) struct Job {
     pub(crate) epoch: u64,
     pub(crate) home: Home,
     pub(crate) store: Arc<dyn Store>,
-    #[expect(dead_code, reason = "groups on one host have nothing to choose yet")]
     pub(crate) options: Options,
     /// `None` if this process only pretends to be a rank.
     pub(crate) neighbourhood: Option<Own<Neighbourhood>>,
+    /// If there are ranks that this one shares no memory with.
+    pub(crate) wire: Option<Own<Web>>,
     #[expect(dead_code, reason = "leaving is what it does when it is dropped")]
     pub(crate) exit: Option<Own<Exit>>,
 }
 
 impl Job {
-    /// Who carries out the calls of the group that has this lane.
-    fn backend(self: &Arc<Self>, lane: Lane) -> Arc<dyn Backend> {
-        let neighbourhood = self.neighbourhood.as_deref();
-        let patience =
-            neighbourhood.map_or(Patience::for_ranks(1, 1), Neighbourhood::patience_of_progress);
-        let post = lane.post().clone();
-        Arc::new(Host::new(lane.into(), post, patience, self.clone()))
-    }
-
     /// The ranks of this host.
     ///
     /// # Errors
@@ -166,24 +159,21 @@ impl Job {
 
 impl Group {
     /// The group of all.
+    ///
+    /// # Errors
+    /// When there are too many on this host.
     pub(crate) fn of_all(
         rank: u32,
         members: Vec<Member>,
-        lane: Option<Lane>,
+        places: Places,
         job: Job,
         timeout: Duration,
-    ) -> Self {
+    ) -> Result<Self> {
         let job = Arc::new(job);
-        let shared = Shared {
-            name: "world".to_owned(),
-            rank: Rank(rank),
-            world_ranks: (0..members.len() as u32).collect(),
-            members,
-            commons: lane.as_ref().map(|lane| Arc::new(Commons::new(lane))),
-            backend: lane.map(|lane| job.backend(lane)),
-            job,
-        };
-        Self { shared: Arc::new(shared), timeout }
+        let world_ranks = (0..members.len() as u32).collect();
+        let shared =
+            job.form("world".to_owned(), Rank(rank), members, world_ranks, Some(places))?;
+        Ok(Self { shared: Arc::new(shared), timeout })
     }
 
     /// This process's number.
@@ -280,21 +270,22 @@ impl Group {
 
     /// How many calls this rank has made in this group.
     pub fn calls(&self) -> u64 {
-        self.shared.backend.as_ref().map_or(0, |backend| backend.calls())
+        self.shared.backend.calls()
     }
 
     /// What carries out the group's calls can do.
     ///
     /// # Errors
-    /// When nobody can.
+    /// In a forked child.
     pub fn capabilities(&self) -> Result<&Capabilities> {
         Ok(self.backend()?.capabilities())
     }
 
-    /// The name of what carries out the group's calls: `host`, if it is this host's shared memory.
+    /// The name of what carries out the group's calls: `shm` if it is this host's shared memory, `tcp`
+    /// if it is connections between all ranks, `mixed` if it is both.
     ///
     /// # Errors
-    /// When nobody can.
+    /// In a forked child.
     pub fn backend_name(&self) -> Result<&'static str> {
         Ok(self.backend()?.name())
     }
@@ -319,7 +310,7 @@ impl Group {
             rank: *rank,
             members: members.clone(),
             world_ranks: world_ranks.clone(),
-            backend: Some(backend),
+            backend,
             commons: commons.clone(),
             job: job.clone(),
         };
@@ -390,9 +381,6 @@ impl Group {
     /// an error that names this rank and the reason. Never waits for long, even while another thread
     /// is in a call.
     ///
-    /// A group whose ranks are on several hosts has no collectives yet, so there is nothing that this
-    /// could end: it does nothing there.
-    ///
     /// ```
     /// use consort::Error;
     ///
@@ -403,10 +391,9 @@ impl Group {
     /// # Ok::<(), consort::Error>(())
     /// ```
     pub fn abort(&self, reason: &str) {
-        match (&self.shared.backend, self.shared.job.home.check()) {
-            (Some(backend), Ok(())) => backend.abort(reason),
-            (None, Ok(())) => {}
-            (_, Err(forked)) => tracing::error!("the group is not ended: {forked}"),
+        match self.shared.job.home.check() {
+            Ok(()) => self.shared.backend.abort(reason),
+            Err(forked) => tracing::error!("the group is not ended: {forked}"),
         }
     }
 
@@ -426,28 +413,13 @@ impl Group {
     /// ```
     pub fn error(&self) -> Option<Error> {
         let forked = self.shared.job.home.check().err();
-        forked.or_else(|| self.shared.backend.as_ref()?.error())
-    }
-
-    #[inline]
-    pub(crate) fn is_on_one_host(&self) -> bool {
-        self.shared.backend.is_some()
-    }
-
-    /// Hosts that share no memory share the store.
-    pub(crate) fn barrier_in_store(&self) -> Result<()> {
-        self.shared.job.home.check()?;
-        let world = u32::try_from(self.world()).expect("ranks are 32-bit numbers");
-        let until = Deadline::after(self.timeout);
-        let name = format!("barrier/{}", self.name());
-        Ok(self.store().barrier(&name, self.rank().0, world, until)?)
+        forked.or_else(|| self.shared.backend.error())
     }
 
     #[inline]
     pub(crate) fn backend(&self) -> Result<&Arc<dyn Backend>> {
         self.shared.job.home.check()?;
-        let several = || Error::SeveralHosts { group: self.name().to_owned() };
-        self.shared.backend.as_ref().ok_or_else(several)
+        Ok(&self.shared.backend)
     }
 
     /// Whether this thread can wait for calls that it has begun.
@@ -456,9 +428,9 @@ impl Group {
     /// In a forked child, and in a hook of a call of this group.
     pub(crate) fn check_can_wait(&self, call: &str) -> Result<()> {
         self.shared.job.home.check()?;
-        match &self.shared.backend {
-            Some(backend) if backend.is_carried_here() => Err(waits_for_itself(call)),
-            _ => Ok(()),
+        match self.shared.backend.is_carried_here() {
+            true => Err(waits_for_itself(call)),
+            false => Ok(()),
         }
     }
 

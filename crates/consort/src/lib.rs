@@ -53,6 +53,7 @@ pub mod duration;
 mod engine;
 mod environment;
 mod error;
+mod exec;
 mod group;
 mod home;
 mod job;
@@ -64,6 +65,7 @@ mod p2p;
 mod scope;
 pub mod symm;
 mod verdict;
+mod wire;
 mod work;
 
 pub use backend::{Backend, Capabilities, Terms};

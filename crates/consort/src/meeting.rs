@@ -22,10 +22,12 @@ use crate::builder::Invitation;
 use crate::card::Card;
 use crate::duration;
 use crate::error::{Error, Result};
-use crate::group::{Group, Job, Member, Rank};
+use crate::group::{Group, Job, Member, Rank, Web};
 use crate::home::{Home, HomeStore};
 use crate::neighbourhood::Neighbourhood;
+use crate::options::Transport;
 use crate::verdict::{self, LAST_LOOK, Verdict, decode, encode, name_absent};
+use crate::wire::{self, Site};
 
 /// Meets the other ranks as the invitation says.
 pub(crate) fn hold(invitation: &Invitation) -> Result<Group> {
@@ -39,6 +41,12 @@ pub(crate) fn hold(invitation: &Invitation) -> Result<Group> {
     let round: Arc<dyn Store> = Arc::new(PrefixStore::new(&name, store));
     let meeting = PrefixStore::new(MEETING, round.clone());
     take_place(&meeting, invitation)?;
+    let hasty: Arc<dyn Store> = match &remote {
+        Some(remote) => {
+            Arc::new(PrefixStore::new(MEETING, PrefixStore::new(&name, remote.hasty.clone())))
+        }
+        None => Arc::new(PrefixStore::new(MEETING, round.clone())),
+    };
     // From here on even a failed meeting is left in order.
     let exit = remote.map(|Remote { hasty, server }| {
         let hasty = PrefixStore::new(MEETING, PrefixStore::new(&name, hasty));
@@ -46,7 +54,9 @@ pub(crate) fn hold(invitation: &Invitation) -> Result<Group> {
     });
     let cards = exchange(invitation, &meeting, choice.address, until)?;
     let members: Vec<Member> = (0..).zip(cards).map(|(rank, card)| member(rank, card)).collect();
-    let (neighbourhood, lane) = Neighbourhood::settle(&meeting, invitation.rank, &members, until)?;
+    let (neighbourhood, places) =
+        Neighbourhood::settle(&meeting, invitation.rank, &members, until)?;
+    let wire = reach_out(invitation, &members, &meeting, &hasty, peer, until)?;
     let home = Home::of(invitation.rank);
     let store: Arc<dyn Store> = Arc::new(PrefixStore::new("program", round));
     let job = Job {
@@ -56,9 +66,40 @@ pub(crate) fn hold(invitation: &Invitation) -> Result<Group> {
         store: Arc::new(HomeStore::new(home, store)),
         options: invitation.options.clone(),
         neighbourhood: Some(Own::new(neighbourhood)),
+        wire: wire.map(Own::new),
         exit,
     };
-    Ok(Group::of_all(invitation.rank, members, lane, job, invitation.timeout))
+    Group::of_all(invitation.rank, members, places, job, invitation.timeout)
+}
+
+/// Prepares connections, if there are ranks that this one shares no memory with.
+fn reach_out(
+    invitation: &Invitation,
+    members: &[Member],
+    meeting: &dyn Store,
+    hasty: &Arc<dyn Store>,
+    peer: Option<SocketAddr>,
+    until: Deadline,
+) -> Result<Option<Web>> {
+    let Invitation { rank: me, world, epoch, options, .. } = invitation;
+    let Member { host, address, .. } = &members[*me as usize];
+    let is_on_one_host = members.iter().all(|member| member.host == *host);
+    match options.transport {
+        Transport::Tcp if *world > 1 => {}
+        _ if is_on_one_host => return Ok(None),
+        Transport::Shm => {
+            let what = "the ranks are on several hosts, and transport shm is for one".to_owned();
+            return Err(Error::Argument(what));
+        }
+        _ => {}
+    }
+    let is_first = members.iter().position(|member| member.host == *host) == Some(*me as usize);
+    // Where the store is it has the port.
+    let known = peer.filter(|peer| peer.ip() != *address && !peer.ip().is_loopback());
+    let port = options.port.or(known.map(|peer| peer.port())).filter(|_| is_first);
+    let site = Site { me: *me, world: *world, epoch: *epoch, address: *address, port, options };
+    let wire = wire::meet(&site, meeting, until)?;
+    Ok(Some(Web { wire, store: hasty.clone() }))
 }
 
 /// How a rank leaves its group, if the store is in some process.

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use consort_store::{Deadline, Store};
 use consort_sys::arena::{Arena, Piece};
+use consort_sys::life::Life;
 use consort_sys::pass::{Door, Offer};
 use consort_sys::topo::Topology;
 use consort_sys::wait::Patience;
@@ -33,6 +34,14 @@ pub(crate) struct Neighbourhood {
     cores: usize,
     /// What this rank has left, but others perhaps not.
     left: Mutex<Vec<Left>>,
+}
+
+/// What ranks have set aside for a group.
+#[derive(Debug)]
+pub(crate) struct Places {
+    pub(crate) mine: Place,
+    /// Everyone's, this rank's included.
+    pub(crate) offsets: Vec<[u64; 3]>,
 }
 
 /// Memory that this rank needs no more. While others do, it cannot be used for something else.
@@ -59,8 +68,8 @@ impl Left {
 }
 
 impl Neighbourhood {
-    /// Shares memory with the members on this host. If these are all members, there is a lane for
-    /// the group of all.
+    /// Shares memory with the members on this host, who have each set a place aside for the group of
+    /// all.
     ///
     /// # Errors
     /// When there is no memory, here or on another rank; when a rank has ended, or does not come to
@@ -70,13 +79,13 @@ impl Neighbourhood {
         me: u32,
         members: &[Member],
         until: Deadline,
-    ) -> Result<(Self, Option<Lane>)> {
+    ) -> Result<(Self, Places)> {
         let round = Round::new(meeting, me, members, until);
-        let settled = Self::settle_with(&round, members.len());
+        let settled = Self::settle_with(&round);
         settled.map_err(|error| round.give_up(error))
     }
 
-    fn settle_with(round: &Round<'_>, world: usize) -> Result<(Self, Option<Lane>)> {
+    fn settle_with(round: &Round<'_>) -> Result<(Self, Places)> {
         let (me, ranks) = (round.me, round.here.len());
         let arena = Arena::create(AGREEMENT, Arena::default_size(ranks))?;
         let place = Place::take(&arena, ranks)?;
@@ -108,12 +117,7 @@ impl Neighbourhood {
         }
         let cores = Topology::here().effective_cores();
         let settled = Self { me, arena, neighbours, cores, left: Mutex::default() };
-        if ranks < world {
-            return Ok((settled, None));
-        }
-        let everyone: Vec<u32> = (0..world as u32).collect();
-        let lane = settled.lane("world", &everyone, place, &places)?;
-        Ok((settled, Some(lane)))
+        Ok((settled, Places { mine: place, offsets: places }))
     }
 
     /// Sets memory aside for a new group of at most so many ranks.
@@ -149,6 +153,11 @@ impl Neighbourhood {
         self.sweep();
     }
 
+    /// Whether a rank's process is alive, if it is another on this host.
+    pub(crate) fn life(&self, rank: u32) -> Option<Arc<Life>> {
+        self.neighbours.get(&rank)?.life.clone()
+    }
+
     /// This rank's memory.
     pub(crate) fn arena(&self) -> &Arena {
         &self.arena
@@ -175,21 +184,16 @@ impl Neighbourhood {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The way through shared memory for a group of these ranks of the world, who have set these
-    /// places aside.
+    /// The way through shared memory for a group of these ranks of the world, all on this host, who
+    /// have set these places aside.
     ///
     /// # Errors
     /// When a place is not in its rank's memory.
-    pub(crate) fn lane(
-        &self,
-        name: &str,
-        ranks: &[u32],
-        mine: Place,
-        offsets: &[[u64; 3]],
-    ) -> Result<Lane> {
+    pub(crate) fn lane(&self, name: &str, ranks: &[u32], places: Places) -> Result<Lane> {
+        let Places { mine, offsets } = places;
         let me = ranks.iter().position(|&rank| rank == self.me).expect("this rank is in its group");
         let neighbours = ranks.iter().map(|rank| self.neighbours[rank].clone()).collect();
-        Lane::new(name, me, neighbours, mine, offsets, self.patience())
+        Lane::new(name, me, neighbours, mine, &offsets, self.patience())
     }
 }
 

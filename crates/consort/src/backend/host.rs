@@ -1,4 +1,4 @@
-//! This host's shared memory.
+//! The processors of the ranks themselves, whatever is between them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,13 +17,14 @@ use crate::group::{Job as Membership, Rank};
 use crate::job::Job;
 use crate::p2p::{Incoming, Outgoing};
 
-/// Carries out calls over the memory that the ranks of a host share.
+/// Carries out calls over the memory that ranks share, or the connections between them.
 #[derive(Debug)]
 pub(crate) struct Host(Own<Office>);
 
 /// What it does so with.
 #[derive(Debug)]
 struct Office {
+    name: &'static str,
     queue: Arc<Queue>,
     post: Arc<Post>,
     courier: Arc<Courier>,
@@ -31,9 +32,10 @@ struct Office {
 }
 
 impl Host {
-    /// Of the group whose calls take this road and whose messages this post. `patience` is how the
+    /// Of the group whose calls take this road, which is called so, and whose messages this post. `patience` is how the
     /// progress thread waits.
     pub(crate) fn new(
+        name: &'static str,
         road: Road,
         post: Arc<Post>,
         patience: Patience,
@@ -41,13 +43,13 @@ impl Host {
     ) -> Self {
         let courier = Courier::new(post.clone(), patience);
         let queue = Queue::new(road, patience);
-        Self(Own::new(Office { queue, post, courier, membership }))
+        Self(Own::new(Office { name, queue, post, courier, membership }))
     }
 }
 
 impl Backend for Host {
     fn name(&self) -> &'static str {
-        "host"
+        self.0.name
     }
 
     fn capabilities(&self) -> &Capabilities {

@@ -32,7 +32,7 @@ use consort_sys::ring::{Progress, Rings};
 use consort_sys::wait::Patience;
 
 pub(crate) use self::courier::Courier;
-use self::ends::{Broken, Inlet, Outlet};
+pub(crate) use self::ends::{Broken, Inflow, Inlet, Outflow, Outlet};
 pub(crate) use self::exchange::Exchange;
 use self::exchange::{Arrival, envelope};
 use self::inbox::Inbox;

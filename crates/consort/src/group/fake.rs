@@ -64,6 +64,7 @@ impl Group {
             store: Arc::new(MemStore::new()),
             options: Options::default(),
             neighbourhood: None,
+            wire: None,
             exit: None,
         };
         let shared = Shared {
@@ -71,7 +72,7 @@ impl Group {
             rank,
             members: (0..world).map(member).collect(),
             world_ranks: (0..world).collect(),
-            backend: Some(Arc::new(Fake::new("world", rank, world as usize))),
+            backend: Arc::new(Fake::new("world", rank, world as usize)),
             commons: None,
             job: Arc::new(job),
         };
@@ -89,7 +90,7 @@ impl Group {
             ..self.members()[old].clone()
         };
         let shared = Shared {
-            backend: Some(Arc::new(Fake::new(&name, rank, ranks.len()))),
+            backend: Arc::new(Fake::new(&name, rank, ranks.len())),
             name,
             rank,
             members: (0..).zip(ranks).map(member).collect(),

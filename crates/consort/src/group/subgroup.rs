@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use consort_sys::dtype::Element;
 
-use super::{Group, Member, Rank, Shared};
+use super::{Group, Member, Rank};
 use crate::call::{Call, Description, Outputs, Purpose};
 use crate::engine::Place;
 use crate::error::{Error, Result};
-use crate::neighbourhood::Neighbourhood;
-use crate::symm::Commons;
+use crate::neighbourhood::Places;
 
 impl Group {
     /// Parts the group: ranks that give the same colour form a new group, in the order of their
@@ -67,7 +66,7 @@ impl Group {
         }
         let (Some(colour), Some(place)) = (colour, place) else { return Ok(None) };
         let name = format!("{}/{colour}#{number}", self.name());
-        self.part(neighbourhood, name, colour, place, &cards).map(Some)
+        self.part(name, colour, place, &cards).map(Some)
     }
 
     /// A new group of these ranks of this one, in this order. Every rank of this group has to call
@@ -121,35 +120,23 @@ impl Group {
     }
 
     /// The new group of those who gave the same colour.
-    fn part(
-        &self,
-        neighbourhood: &Neighbourhood,
-        name: String,
-        colour: u32,
-        mine: Place,
-        cards: &[Card],
-    ) -> Result<Self> {
+    fn part(&self, name: String, colour: u32, mine: Place, cards: &[Card]) -> Result<Self> {
         let is_chosen = |&rank: &usize| cards[rank].colour == Colour::Given(colour);
         let mut chosen: Vec<usize> = (0..self.world()).filter(is_chosen).collect();
         chosen.sort_by_key(|&rank| cards[rank].key);
-        let places: Vec<[u64; 3]> = chosen.iter().map(|&rank| cards[rank].place).collect();
+        let host = &self.members()[self.rank().index()].host;
+        let is_here = |&&rank: &&usize| self.members()[rank].host == *host;
+        let offsets = chosen.iter().filter(is_here).map(|&rank| cards[rank].place).collect();
         let world_ranks: Vec<u32> =
             chosen.iter().map(|&rank| self.shared.world_ranks[rank]).collect();
-        let lane = neighbourhood.lane(&name, &world_ranks, mine, &places)?;
         let members = (0..)
             .zip(&chosen)
             .map(|(rank, &old)| Member { rank: Rank(rank), ..self.members()[old].clone() })
             .collect();
         let rank = chosen.iter().position(|&rank| rank == self.rank().index());
-        let shared = Shared {
-            name,
-            rank: Rank(rank.expect("this rank gave its own colour") as u32),
-            members,
-            world_ranks,
-            commons: Some(Arc::new(Commons::new(&lane))),
-            backend: Some(self.shared.job.backend(lane)),
-            job: self.shared.job.clone(),
-        };
+        let rank = Rank(rank.expect("this rank gave its own colour") as u32);
+        let places = Some(Places { mine, offsets });
+        let shared = self.shared.job.form(name, rank, members, world_ranks, places)?;
         Ok(Self { shared: Arc::new(shared), timeout: self.timeout })
     }
 

@@ -202,7 +202,7 @@ fn a_group_can_have_a_backend_of_somebody_else() {
 #[test]
 fn a_backend_says_what_it_can_do() {
     let group = alone();
-    assert_eq!(group.backend_name().unwrap(), "host");
+    assert_eq!(group.backend_name().unwrap(), "shm");
     let can = group.capabilities().unwrap();
     assert!(can.moves_data && can.abort_reaches_all && can.notices_death);
     assert!(can.supports(Operation::Barrier, None, None));

@@ -129,7 +129,7 @@ fn pair(place: &Arc<Dormitory>) -> [Group; 2] {
         let post = Post::over(lookout.clone(), nobody, rest.into(), patience);
         let (came, place) = (came.clone(), place.clone());
         let way: Box<dyn Way> = Box::new(Meeting { me, number: 0, came, lookout, place });
-        let host = Host::new(way.into(), Arc::new(post), patience, fake.shared.job.clone());
+        let host = Host::new("way", way.into(), Arc::new(post), patience, fake.shared.job.clone());
         fake.with_backend(Arc::new(host))
     })
 }

@@ -70,7 +70,7 @@ fn groups() -> [(Group, Diary); 2] {
         let diary = Diary::default();
         let way: Box<dyn Way> =
             Box::new(Detour { lane, diary: diary.clone(), place: Arc::default() });
-        let host = Host::new(way.into(), post, patience, fake.shared.job.clone());
+        let host = Host::new("way", way.into(), post, patience, fake.shared.job.clone());
         (fake.with_backend(Arc::new(host)), diary)
     };
     let groups: Vec<_> = (0..).zip(lanes).map(group).collect();

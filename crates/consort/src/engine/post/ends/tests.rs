@@ -187,7 +187,8 @@ fn groups() -> Vec<Group> {
     let group = |((rank, lane), post)| {
         let fake = Group::fake(rank, 2).unwrap();
         let patience = Patience::for_ranks(8, 1);
-        let host = Host::new(Road::from(lane), Arc::new(post), patience, fake.shared.job.clone());
+        let host =
+            Host::new("lane", Road::from(lane), Arc::new(post), patience, fake.shared.job.clone());
         fake.with_backend(Arc::new(host)).within(LONG)
     };
     (0..).zip(lanes).zip(linked(2)).map(group).collect()

@@ -1,0 +1,49 @@
+//! The calls that this rank has made last.
+
+use crate::call::Description;
+
+/// What a rank knows of its own calls: what it can tell when another makes different ones.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    number: u64,
+    digest: u64,
+    /// The last calls, each at its number modulo the length.
+    last: [Option<Entry>; LAST],
+}
+
+/// A call that was made.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    number: u64,
+    digest: u64,
+    call: [u64; 2],
+}
+
+impl History {
+    /// Counts a call.
+    pub(super) fn note(&mut self, description: &Description) {
+        self.number += 1;
+        self.digest = description.digest(self.digest);
+        let Self { number, digest, .. } = *self;
+        let entry = Entry { number, digest, call: description.pack() };
+        self.last[number as usize % LAST] = Some(entry);
+    }
+
+    /// How many calls were made.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// A digest of all of them.
+    pub(super) fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// What a call was, and the digest of all up to it, if it is not too long ago.
+    pub(super) fn find(&self, number: u64) -> Option<([u64; 2], u64)> {
+        let entry = self.last[number as usize % LAST].filter(|entry| entry.number == number)?;
+        Some((entry.call, entry.digest))
+    }
+}
+
+const LAST: usize = 32;

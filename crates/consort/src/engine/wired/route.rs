@@ -1,0 +1,208 @@
+//! A group's ranks as the wire knows them.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use consort_store::{Deadline, Store, Swap};
+use consort_sys::board::End;
+use consort_sys::life::{Life, Sign};
+
+use super::mail::{WireInflow, WireOutflow};
+use crate::engine::company::{Company, Peers};
+use crate::engine::post::{Inlet, Outlet};
+use crate::verdict::{decode, encode};
+use crate::wire::{Ending, Wire};
+
+/// Ways from this rank to all others of a group. Clones are about the same group.
+#[derive(Clone, Debug)]
+pub(crate) struct Route(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    wire: Arc<Wire>,
+    group: u64,
+    me: usize,
+    /// The ranks of the members in the world.
+    ranks: Vec<u32>,
+    /// The processes of members on this host; `None` for this one and for those elsewhere.
+    lives: Vec<Option<Arc<Life>>>,
+    ending: Arc<OnceLock<Ending>>,
+    /// Where it is settled why a group has ended.
+    store: Arc<dyn Store>,
+    /// When the store was asked last.
+    asked: Mutex<Instant>,
+    /// Those who have said in the store that they left.
+    left: Mutex<Vec<bool>>,
+}
+
+impl Route {
+    /// For the group of this name, whose members have these ranks in the world. They settle in this
+    /// store why it has ended.
+    pub(crate) fn new(
+        wire: &Arc<Wire>,
+        name: &str,
+        ranks: &[u32],
+        lives: Vec<Option<Arc<Life>>>,
+        store: &Arc<dyn Store>,
+    ) -> Self {
+        let group = id(name);
+        let me = ranks.iter().position(|&rank| rank == wire.me()).expect("it is a member");
+        Self(Arc::new(Inner {
+            wire: wire.clone(),
+            group,
+            me,
+            ranks: ranks.to_vec(),
+            lives,
+            ending: wire.enter(group),
+            store: store.clone(),
+            asked: Mutex::new(Instant::now()),
+            left: Mutex::new(vec![false; ranks.len()]),
+        }))
+    }
+
+    /// Ends of ways for messages to and from every other rank.
+    pub(crate) fn mail(&self) -> impl Iterator<Item = Option<(Outlet, Inlet)>> {
+        (0..self.world()).map(|rank| {
+            let ends = || {
+                (
+                    Outlet::Other(Box::new(WireOutflow::new(self, rank))),
+                    Inlet::Other(Box::new(WireInflow::new(self, rank))),
+                )
+            };
+            (rank != self.me()).then(ends)
+        })
+    }
+
+    /// The other ranks, for whoever waits for them.
+    pub(crate) fn company(&self) -> Peers {
+        Peers::Apart(Arc::new(self.clone()))
+    }
+
+    pub(crate) fn wire(&self) -> &Arc<Wire> {
+        &self.0.wire
+    }
+
+    pub(crate) fn group(&self) -> u64 {
+        self.0.group
+    }
+
+    pub(crate) fn me(&self) -> usize {
+        self.0.me
+    }
+
+    pub(crate) fn world(&self) -> usize {
+        self.0.ranks.len()
+    }
+
+    /// A member's rank in the world.
+    pub(crate) fn in_world(&self, rank: usize) -> u32 {
+        self.0.ranks[rank]
+    }
+
+    /// The member that has this rank in the world.
+    pub(crate) fn in_group(&self, rank: u32) -> usize {
+        self.0.ranks.iter().position(|&it| it == rank).unwrap_or(self.0.me)
+    }
+
+    /// Looks now and then in the store for what ranks without a connection cannot say.
+    pub(super) fn look_round(&self, awaited: &[usize]) {
+        let Inner { store, group, asked, .. } = &*self.0;
+        let mut asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if asked.elapsed() < PAUSE {
+            return;
+        }
+        if let Ok(told) = store.get(&end_key(*group), Deadline::now()) {
+            self.hear(&told);
+        }
+        for &rank in awaited {
+            if store.check(&[&left_key(*group, rank)]).unwrap_or(false) {
+                self.0.left.lock().unwrap_or_else(PoisonError::into_inner)[rank] = true;
+            }
+        }
+        *asked = Instant::now();
+    }
+
+    fn hear(&self, told: &[u8]) {
+        let Inner { wire, group, ranks, .. } = &*self.0;
+        if let Ok((by, verdict)) = decode(told) {
+            wire.halt(*group, ranks, Ending { by, verdict });
+        }
+    }
+}
+
+impl Company for Route {
+    fn me(&self) -> usize {
+        self.me()
+    }
+
+    fn world(&self) -> usize {
+        self.world()
+    }
+
+    fn leave(&self) {
+        let Inner { wire, group, ranks, store, me, .. } = &*self.0;
+        if ranks.iter().any(|&rank| rank != wire.me() && !wire.is_connected(rank)) {
+            // Those who never met it wait for it perhaps. If they cannot hear of it, time tells.
+            let _ = store.set(&left_key(*group, *me), b"");
+        }
+        wire.leave(*group, ranks);
+    }
+
+    fn has_left(&self, rank: usize) -> bool {
+        let Inner { wire, group, ranks, left, .. } = &*self.0;
+        wire.has_left(*group, ranks[rank])
+            || left.lock().unwrap_or_else(PoisonError::into_inner)[rank]
+    }
+
+    fn is_dead(&self, rank: usize) -> bool {
+        let Inner { wire, ranks, lives, .. } = &*self.0;
+        wire.is_lost(ranks[rank])
+            || lives[rank].as_ref().is_some_and(|life| life.sign() == Sign::Ended)
+    }
+
+    fn halt(&self, verdict: &[u8]) {
+        let Inner { wire, group, ranks, store, me, .. } = &*self.0;
+        let mine = Ending { by: *me as u32, verdict: verdict.to_vec() };
+        let told = store.compare_set(&end_key(*group), None, &encode(&(mine.by, &mine.verdict)));
+        let ending = match told {
+            Ok(Swap::Differs(earlier)) => match decode(&earlier) {
+                Ok((by, verdict)) => Ending { by, verdict },
+                Err(_) => mine,
+            },
+            // Without the store each says what it knows.
+            _ => mine,
+        };
+        wire.halt(*group, ranks, ending);
+    }
+
+    fn is_halted(&self) -> bool {
+        self.0.ending.get().is_some()
+    }
+
+    fn end(&self) -> Option<End> {
+        let Ending { by, verdict } = self.0.ending.get()?.clone();
+        let rank = by as usize;
+        Some(if rank < self.world() {
+            End::By { rank, verdict }
+        } else {
+            End::Nonsense { word: by }
+        })
+    }
+}
+
+/// A number that stands for a group's name.
+fn id(name: &str) -> u64 {
+    let hash = blake3::hash(name.as_bytes());
+    u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))
+}
+
+fn end_key(group: u64) -> String {
+    format!("ended/{group:016x}")
+}
+
+fn left_key(group: u64, rank: usize) -> String {
+    format!("left/{group:016x}/{rank}")
+}
+
+/// How long the store is left alone.
+const PAUSE: Duration = Duration::from_secs(1);

@@ -1,0 +1,89 @@
+//! Which algorithm is used: one that was named, where it can be, or the best one.
+
+use consort_plan::{Collective, Layout, algo, choose};
+use consort_sys::dtype::{Dtype, ReduceOp};
+
+use super::plan::Numbers;
+use super::recipe::Recipe;
+use crate::error::{Error, Result};
+
+/// What the ranks of a group have agreed upon.
+#[derive(Clone, Debug)]
+pub(crate) struct Choices {
+    algorithm: Option<&'static str>,
+    layout: Layout,
+}
+
+impl Choices {
+    /// An algorithm to be used wherever it can be, if any is named, and where the ranks are.
+    ///
+    /// # Errors
+    /// When no algorithm has this name.
+    pub(crate) fn new(algorithm: Option<&str>, layout: Layout) -> Result<Self> {
+        let known = |name: &str| {
+            let known = algo::NAMES.into_iter().find(|it| *it == name);
+            let names = || algo::NAMES.join(", ");
+            known.ok_or_else(|| {
+                Error::Argument(format!("no algorithm {name:?}; choose {}", names()))
+            })
+        };
+        Ok(Self { algorithm: algorithm.map(known).transpose()?, layout })
+    }
+
+    /// Where the ranks are.
+    pub(super) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// How many ranks there are.
+    pub(super) fn world(&self) -> usize {
+        self.layout.world() as usize
+    }
+
+    /// The algorithm that was named, if it can do this.
+    fn named(&self, op: Collective) -> Option<&'static str> {
+        let can = |name: &&str| {
+            algo::named(name, &self.layout).is_ok_and(|it| it.supports(op, self.layout.world()))
+        };
+        self.algorithm.filter(can)
+    }
+
+    /// What is best for so many bytes.
+    pub(super) fn chosen(&self, op: Collective, bytes: usize) -> &'static str {
+        choose::choose(op, bytes as u64, &self.layout).algorithm
+    }
+
+    /// The algorithm that was named, for something that moves data as it is, or else the default.
+    pub(super) fn moving(&self, op: Collective, default: impl FnOnce() -> Recipe) -> Recipe {
+        match self.named(op) {
+            _ if self.world() == 1 => Recipe::Plan { algorithm: "flat", op },
+            Some(algorithm) => Recipe::Plan { algorithm, op },
+            None => default(),
+        }
+    }
+
+    /// A program that combines on the way, where that may be.
+    pub(super) fn combining(
+        &self,
+        op: Collective,
+        bytes: usize,
+        numbers: Numbers,
+    ) -> Option<Recipe> {
+        if !may_combine_in_pairs(numbers) {
+            return None;
+        }
+        let many = || (self.world() > MOST_EXACT).then(|| self.chosen(op, bytes));
+        self.named(op).or_else(many).map(|algorithm| Recipe::Plan { algorithm, op })
+    }
+}
+
+/// Whether combining two and two, in the order of an algorithm, is as good as combining all at once:
+/// not where that is rounded in the end, or divided by how many there are.
+fn may_combine_in_pairs((dtype, op): Numbers) -> bool {
+    let is_rounded = matches!(dtype, Dtype::F16 | Dtype::Bf16 | Dtype::F8E4m3 | Dtype::F8E5m2);
+    let is_plain = !matches!(op, ReduceOp::Avg | ReduceOp::PremulSum(_));
+    is_plain && (!is_rounded || matches!(op, ReduceOp::Min | ReduceOp::Max))
+}
+
+/// Up to so many ranks, operands meet before they are combined.
+const MOST_EXACT: usize = 32;

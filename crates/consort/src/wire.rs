@@ -1,0 +1,474 @@
+//! All TCP connections of this process, for all its groups.
+//!
+//! Two processes are connected when one of them first needs it, by one connection or several; groups
+//! share them. There is no thread here: whoever waits for something moves what comes. A frame for a
+//! call that is being made goes straight to where it belongs. One that nobody asks for stays where it
+//! is, in the connection, until somebody waits for something behind it; then it is kept at its group's
+//! *station*. How much that can be is bounded: a process sends no more of a group's bytes than the
+//! other has used up, and a window.
+//!
+//! ```text
+//!  call ──▶ send ───────▶ stream ═══════▶ stream ──▶ receive ──▶ call
+//!                         stream ═══════▶ stream ──▶ station       (not asked for yet)
+//! ```
+//!
+//! One lock guards it all, and is held for as long as a system call takes. Who has nothing to move
+//! [dozes](Wire::doze) on all sockets at once, and is rung for when another thread has moved something
+//! of its group.
+
+mod caller;
+mod door;
+mod frame;
+mod letters;
+mod meet;
+mod parts;
+mod peer;
+mod pipe;
+mod rest;
+mod signal;
+mod station;
+mod stream;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use consort_store::Secret;
+use consort_sys::view::{Source, Target};
+
+use self::door::Door;
+pub(crate) use self::frame::{Header, Kind};
+pub(crate) use self::letters::Letter;
+pub(crate) use self::meet::{Site, meet};
+use self::peer::{Peer, word};
+use self::pipe::Pipe;
+use self::signal::Signal;
+pub(crate) use self::station::Ending;
+use self::station::Station;
+use self::stream::{Broken, Kept, Stream};
+use crate::exec::{Label, Moved};
+
+/// The wire.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    me: u32,
+    epoch: u64,
+    secret: Secret,
+    /// Whether data are sealed.
+    encrypt: bool,
+    /// Whether data carry checksums.
+    integrity: bool,
+    /// How many connections two processes have, if that was said.
+    streams: Option<usize>,
+    signal: Signal,
+    hub: Mutex<Hub>,
+}
+
+/// What is behind the lock.
+#[derive(Debug)]
+struct Hub {
+    /// By rank in the world.
+    peers: Vec<Peer>,
+    stations: HashMap<u64, Station>,
+    door: Door,
+    /// How many threads doze.
+    dozing: usize,
+}
+
+/// Why a call cannot go on.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// A rank of the world makes another call.
+    Differs { from: u32, header: Header },
+    /// What it sends of the call is not as long as is expected.
+    Length { from: u32, header: Header, expected: usize },
+    /// What came from it cannot be, or is not what was sent.
+    Damaged { from: u32, what: String },
+}
+
+/// What a call waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) group: u64,
+    pub(crate) number: u64,
+    pub(crate) digest: u64,
+    pub(crate) label: Label,
+}
+
+impl Wire {
+    /// This process's rank in the world.
+    pub(crate) fn me(&self) -> u32 {
+        self.me
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Goes on with a frame to a rank, of whose data `done` bytes are out.
+    pub(crate) fn send(
+        &self,
+        to: u32,
+        header: &Header,
+        parts: &[Source<'_>],
+        done: &mut usize,
+    ) -> Result<Moved, Trouble> {
+        let mut hub = self.lock();
+        self.connect(&mut hub, to);
+        let peer = &mut hub.peers[to as usize];
+        if let Some(what) = peer.damage.clone() {
+            return Err(Trouble::Damaged { from: to, what });
+        }
+        if peer.streams.is_empty() {
+            return Ok(Moved::Nothing);
+        }
+        let at = usize::from(header.label.track) % peer.streams.len();
+        match self.send_on(peer, at, header, parts, done) {
+            Ok(moved) => Ok(moved),
+            Err(broken) => self.break_off(&mut hub, to, at, broken),
+        }
+    }
+
+    fn send_on(
+        &self,
+        peer: &mut Peer,
+        at: usize,
+        header: &Header,
+        parts: &[Source<'_>],
+        done: &mut usize,
+    ) -> Result<Moved, Broken> {
+        let (group, bytes) = (header.group, header.bytes as usize);
+        let may_send = peer.may_send(group, bytes);
+        let stream = &mut peer.streams[at];
+        if stream.is_sending(header) {
+            return stream.send(header, parts, done);
+        }
+        if !stream.is_free()? || !may_send {
+            return Ok(Moved::Nothing);
+        }
+        let sum = self.integrity.then(|| parts::checksum_of_all(parts));
+        let moved = stream.send(&Header { sum, ..*header }, parts, done);
+        peer.has_sent(group, bytes);
+        moved
+    }
+
+    /// Goes on with a frame from a rank, of whose data `done` bytes are in these parts.
+    pub(crate) fn receive(
+        &self,
+        from: u32,
+        wanted: &Wanted,
+        parts: &[Target<'_>],
+        done: &mut usize,
+    ) -> Result<Moved, Trouble> {
+        let mut hub = self.lock();
+        if let Some(kept) = hub.take_kept(from, wanted)? {
+            return self.unpack(&mut hub, from, kept, parts, done);
+        }
+        self.connect(&mut hub, from);
+        let expected = parts::total(parts);
+        for at in 0..hub.peers[from as usize].streams.len() {
+            let Some(header) = self.front(&mut hub, from, at, wanted.group)? else { continue };
+            wanted.compare(from, &header)?;
+            if header.number != wanted.number || header.label != wanted.label {
+                continue;
+            }
+            if header.bytes as usize != expected {
+                return Err(Trouble::Length { from, header, expected });
+            }
+            let Some(stream) = hub.peers[from as usize].streams.get_mut(at) else { break };
+            if stream.keeps() {
+                self.keep(&mut hub, from, at)?;
+                return match hub.take_kept(from, wanted)? {
+                    Some(kept) => self.unpack(&mut hub, from, kept, parts, done),
+                    None => Ok(Moved::Nothing),
+                };
+            }
+            return match stream.take(parts, done) {
+                Ok(moved) => {
+                    if moved == Moved::Whole {
+                        let (peer, bytes) = (&mut hub.peers[from as usize], header.bytes as usize);
+                        peer.use_up(wanted.group, self.epoch, bytes);
+                    }
+                    Ok(moved)
+                }
+                Err(broken) => self.break_off(&mut hub, from, at, broken),
+            };
+        }
+        match hub.peers[from as usize].damage.clone() {
+            Some(what) => Err(Trouble::Damaged { from, what }),
+            None => Ok(Moved::Nothing),
+        }
+    }
+
+    /// Whether there is room for the beginning of a message to a rank.
+    pub(crate) fn has_room(&self, to: u32, group: u64) -> bool {
+        let mut hub = self.lock();
+        self.connect(&mut hub, to);
+        let peer = &mut hub.peers[to as usize];
+        let may_send = peer.may_send(group, frame::LETTER);
+        let first = peer.streams.first_mut();
+        may_send && first.is_some_and(|stream| matches!(stream.is_free(), Ok(true)))
+    }
+
+    /// A call of a group waits for these frames, and none of them has come: what stands before them is
+    /// put away. Whether there was something.
+    pub(crate) fn make_way(
+        &self,
+        group: u64,
+        number: u64,
+        asked: &[(u32, Label)],
+    ) -> Result<bool, Trouble> {
+        let mut hub = self.lock();
+        let mut moved = false;
+        for &(from, _) in asked {
+            for at in 0..hub.peers[from as usize].streams.len() {
+                let Some(header) = self.front(&mut hub, from, at, group)? else { continue };
+                if !asked.contains(&(from, header.label)) || header.number != number {
+                    moved |= self.keep(&mut hub, from, at)?;
+                }
+            }
+        }
+        let station = hub.stations.entry(group).or_default();
+        station.awaited.clear();
+        station.awaited.extend(asked.iter().map(|(from, _)| from));
+        Ok(moved)
+    }
+
+    /// Enters a group. Gives what tells whether it has ended.
+    pub(crate) fn enter(&self, group: u64) -> Arc<OnceLock<Ending>> {
+        self.lock().stations.entry(group).or_default().ending.clone()
+    }
+
+    /// Leaves a group of these ranks of the world: says so to them, and forgets what came.
+    pub(crate) fn leave(&self, group: u64, ranks: &[u32]) {
+        let mut hub = self.lock();
+        for peer in hub.peers_of(ranks, self.me) {
+            peer.forget(group);
+            peer.say_everywhere(&word(Kind::Leave, group, self.epoch, 0));
+        }
+        hub.stations.remove(&group);
+    }
+
+    /// Tells these ranks of the world that a group has ended, and has this process know it.
+    pub(crate) fn halt(&self, group: u64, ranks: &[u32], ending: Ending) {
+        let mut hub = self.lock();
+        let Ending { by, verdict } = &ending;
+        let header = word(Kind::Halt, group, self.epoch, u64::from(*by));
+        let header = Header { bytes: verdict.len() as u32, ..header };
+        for peer in hub.peers_of(ranks, self.me) {
+            peer.streams.iter_mut().for_each(|stream| stream.abandon(group));
+            peer.say(&header, verdict);
+        }
+        let station = hub.stations.entry(group).or_default();
+        // Whoever was first was first.
+        let _ = station.ending.set(ending);
+        self.ring_if_dozing(&hub);
+    }
+
+    /// Whether there is a connection to a rank of the world.
+    pub(crate) fn is_connected(&self, rank: u32) -> bool {
+        !self.lock().peers[rank as usize].streams.is_empty()
+    }
+
+    /// Whether a rank of the world cannot be heard any more.
+    pub(crate) fn is_lost(&self, rank: u32) -> bool {
+        self.lock().peers[rank as usize].is_lost()
+    }
+
+    /// Whether a rank of the world has left a group.
+    pub(crate) fn has_left(&self, group: u64, rank: u32) -> bool {
+        self.lock().peers[rank as usize].has_left(group)
+    }
+
+    /// The frame at the front of a connection, if it is one of this group's calls. What was said is
+    /// heard, and what is for others is kept for them, first.
+    fn front(
+        &self,
+        hub: &mut Hub,
+        from: u32,
+        at: usize,
+        group: u64,
+    ) -> Result<Option<Header>, Trouble> {
+        loop {
+            let peer = &mut hub.peers[from as usize];
+            let Some(stream) = peer.streams.get_mut(at) else { return Ok(None) };
+            match stream.look() {
+                Ok(None) => return Ok(None),
+                Ok(Some(header)) if header.kind == Kind::Part && header.group == group => {
+                    return Ok(Some(header));
+                }
+                Ok(Some(_)) => {
+                    if !self.keep(hub, from, at)? {
+                        return Ok(None);
+                    }
+                }
+                Err(broken) => {
+                    self.break_off(hub, from, at, broken)?;
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    /// Keeps the frame at the front of a connection, or hears what it says. Whether it has come to its
+    /// end.
+    fn keep(&self, hub: &mut Hub, from: u32, at: usize) -> Result<bool, Trouble> {
+        let peer = &mut hub.peers[from as usize];
+        let Some(stream) = peer.streams.get_mut(at) else { return Ok(false) };
+        let kept = match stream.keep() {
+            Ok(kept) => kept,
+            Err(broken) => {
+                self.break_off(hub, from, at, broken)?;
+                return Ok(false);
+            }
+        };
+        let Some(kept) = kept else { return Ok(false) };
+        self.file(hub, from, kept);
+        self.ring_if_dozing(hub);
+        Ok(true)
+    }
+
+    /// Does with a frame what its kind asks for.
+    fn file(&self, hub: &mut Hub, from: u32, kept: Kept) {
+        let Header { kind, group, epoch, number, bytes, .. } = kept.header;
+        let peer = &mut hub.peers[from as usize];
+        if epoch != self.epoch {
+            return;
+        }
+        match kind {
+            Kind::Credit => peer.credit(group, number),
+            Kind::Leave => peer.leave(group),
+            Kind::Halt => {
+                let by = u32::try_from(number).unwrap_or(from);
+                let ending = Ending { by, verdict: kept.rest };
+                let station = hub.stations.entry(group).or_default();
+                // Whoever was first was first.
+                let _ = station.ending.set(ending);
+            }
+            Kind::Part | Kind::Letter => {
+                let station = hub.stations.entry(group).or_default();
+                match station.ending.get() {
+                    Some(_) => peer.use_up(group, epoch, bytes as usize),
+                    None => station.keep(from, kept),
+                }
+            }
+        }
+    }
+
+    /// Gives a kept frame to whom it is for.
+    fn unpack(
+        &self,
+        hub: &mut Hub,
+        from: u32,
+        kept: Kept,
+        parts: &[Target<'_>],
+        done: &mut usize,
+    ) -> Result<Moved, Trouble> {
+        let (header, expected) = (kept.header, parts::total(parts));
+        if header.bytes as usize != expected {
+            return Err(Trouble::Length { from, header, expected });
+        }
+        parts::fill(parts, kept.taken, kept.rest[..].into());
+        *done = expected;
+        hub.peers[from as usize].use_up(header.group, self.epoch, expected);
+        Ok(Moved::Whole)
+    }
+
+    /// Makes what connections are missing, as far as that goes.
+    fn connect(&self, hub: &mut Hub, rank: u32) {
+        let wanted = self.streams.unwrap_or(1);
+        if hub.peers[rank as usize].streams.len() >= wanted {
+            return;
+        }
+        let peer = &mut hub.peers[rank as usize];
+        if let Some((socket, session)) = peer.connect(wanted, &self.secret) {
+            let stream = Stream::new(Pipe::new(socket, self.encrypt.then_some(session)));
+            peer.welcome(stream);
+        }
+        if hub.peers[rank as usize].streams.is_empty() {
+            self.open_door(hub);
+        }
+    }
+
+    /// Takes in those who stand at the door.
+    fn open_door(&self, hub: &mut Hub) {
+        for (caller, socket, session) in hub.door.take_in(&self.secret, self.me) {
+            let stream = Stream::new(Pipe::new(socket, self.encrypt.then_some(session)));
+            if let Some(peer) = hub.peers.get_mut(caller.from as usize) {
+                peer.welcome(stream);
+            }
+        }
+    }
+
+    /// A connection has broken. If what came over it cannot be trusted, neither can the rank.
+    fn break_off(
+        &self,
+        hub: &mut Hub,
+        rank: u32,
+        at: usize,
+        broken: Broken,
+    ) -> Result<Moved, Trouble> {
+        let peer = &mut hub.peers[rank as usize];
+        let what = broken.to_string();
+        let result = if let Broken::Gone(_) = broken {
+            peer.end_stream(at, &what);
+            Ok(Moved::Nothing)
+        } else {
+            peer.lose(&what);
+            peer.damage = Some(what.clone());
+            Err(Trouble::Damaged { from: rank, what })
+        };
+        self.ring_if_dozing(hub);
+        result
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Hub> {
+        self.hub.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Hub {
+    fn peers_of(&mut self, ranks: &[u32], me: u32) -> impl Iterator<Item = &mut Peer> {
+        self.peers.iter_mut().filter(move |peer| peer.rank() != me && ranks.contains(&peer.rank()))
+    }
+
+    /// A frame that was kept for a call.
+    fn take_kept(&mut self, from: u32, wanted: &Wanted) -> Result<Option<Kept>, Trouble> {
+        let Wanted { group, number, digest, label } = *wanted;
+        let Some(station) = self.stations.get_mut(&group) else { return Ok(None) };
+        if let Some((from, header)) = station.stranger(number, digest) {
+            return Err(Trouble::Differs { from, header });
+        }
+        Ok(station.parts.remove(&(number, from, label.track, label.position)))
+    }
+}
+
+impl Wanted {
+    /// Whether a rank makes the same calls.
+    fn compare(&self, from: u32, header: &Header) -> Result<(), Trouble> {
+        let differs = header.number < self.number
+            || (header.number == self.number && header.digest != self.digest);
+        if differs { Err(Trouble::Differs { from, header: *header }) } else { Ok(()) }
+    }
+}
+
+impl Drop for Wire {
+    /// What was sent has to arrive: a connection that is closed while the other side sends is cut off,
+    /// and with it what is on its way.
+    fn drop(&mut self) {
+        let hub = self.hub.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let mut streams: Vec<Stream> =
+            hub.peers.iter_mut().flat_map(|peer| std::mem::take(&mut peer.streams)).collect();
+        let until = Instant::now() + LINGER;
+        loop {
+            streams.retain_mut(|stream| stream.close().is_ok_and(|left| left > 0));
+            if streams.is_empty() || Instant::now() > until {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// How long a process that leaves waits for what it sent to arrive.
+const LINGER: Duration = Duration::from_secs(2);

@@ -1,0 +1,188 @@
+//! What goes over a connection: frames, each a header of 64 bytes and so many bytes of data.
+//!
+//! ```text
+//!  0  kind      1  flags     2  track     4  position
+//!  8  bytes                 12  checksum (if flag 0 is set)
+//! 16  group                 24  epoch
+//! 32  number                40  digest
+//! 48  call, two words: operation, dtype, reduce op, root; count
+//! ```
+//!
+//! Numbers are in little-endian order. Headers come from outside: what they say is checked here, and
+//! how much they may announce is bounded by their kind.
+
+pub(crate) use crate::exec::Label;
+
+/// A header's length.
+pub(crate) const HEADER: usize = 64;
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Kind {
+    /// A part of a call.
+    Part = 1,
+    /// A piece of a message.
+    Letter = 2,
+    /// The group has ended; the data say why.
+    Halt = 3,
+    /// So many bytes of the group were used up: as many more may be sent.
+    Credit = 4,
+    /// The sender makes no more calls in the group.
+    Leave = 5,
+}
+
+/// What a frame says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) kind: Kind,
+    pub(crate) label: Label,
+    /// How many bytes follow.
+    pub(crate) bytes: u32,
+    /// Their checksum, if there is one.
+    pub(crate) sum: Option<u32>,
+    pub(crate) group: u64,
+    /// The job's round.
+    pub(crate) epoch: u64,
+    /// Which of the group's calls it belongs to; of a [`Kind::Credit`], how many bytes were used up.
+    pub(crate) number: u64,
+    /// A digest of that call and of all before it.
+    pub(crate) digest: u64,
+    /// What the call is, packed; of a [`Kind::Letter`], its envelope.
+    pub(crate) call: [u64; 2],
+}
+
+impl Header {
+    pub(crate) fn encode(&self) -> [u8; HEADER] {
+        let mut bytes = [0; HEADER];
+        bytes[0] = self.kind as u8;
+        bytes[1] = u8::from(self.sum.is_some());
+        bytes[2..4].copy_from_slice(&self.label.track.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.label.position.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.bytes.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.sum.unwrap_or(0).to_le_bytes());
+        let words = [self.group, self.epoch, self.number, self.digest, self.call[0], self.call[1]];
+        for (place, word) in bytes[16..].chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// What another process encoded.
+    ///
+    /// # Errors
+    /// What cannot be in it.
+    pub(crate) fn decode(bytes: &[u8; HEADER]) -> Result<Self, String> {
+        let kind = match bytes[0] {
+            1 => Kind::Part,
+            2 => Kind::Letter,
+            3 => Kind::Halt,
+            4 => Kind::Credit,
+            5 => Kind::Leave,
+            other => return Err(format!("there are no frames of kind {other}")),
+        };
+        if bytes[1] > 1 {
+            return Err(format!("there are no frames with flags {:#x}", bytes[1]));
+        }
+        let half = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+        let header = Self {
+            kind,
+            label: Label { track: u16::from_le_bytes([bytes[2], bytes[3]]), position: half(4) },
+            bytes: half(8),
+            sum: (bytes[1] == 1).then(|| half(12)),
+            group: word(16),
+            epoch: word(24),
+            number: word(32),
+            digest: word(40),
+            call: [word(48), word(56)],
+        };
+        if header.bytes as usize > kind.most() {
+            return Err(format!("{} bytes in a frame of kind {kind:?}", header.bytes));
+        }
+        Ok(header)
+    }
+}
+
+impl Kind {
+    /// How many bytes of data a frame can have.
+    pub(crate) const fn most(self) -> usize {
+        match self {
+            Self::Part => PART,
+            Self::Letter => LETTER,
+            Self::Halt => VERDICT,
+            Self::Credit | Self::Leave => 0,
+        }
+    }
+}
+
+/// The longest part of a call.
+pub(crate) const PART: usize = 4 << 20;
+/// The longest piece of a message.
+pub(crate) const LETTER: usize = 256 << 10;
+/// The longest verdict.
+const VERDICT: usize = 4 << 10;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn any_header() -> impl Strategy<Value = Header> {
+        let kind = prop_oneof![
+            Just(Kind::Part),
+            Just(Kind::Letter),
+            Just(Kind::Halt),
+            Just(Kind::Credit),
+            Just(Kind::Leave)
+        ];
+        let words = any::<[u64; 6]>();
+        (kind, any::<(u16, u32)>(), any::<u32>(), any::<Option<u32>>(), words).prop_map(
+            |(kind, (track, position), bytes, sum, [group, epoch, number, digest, a, b])| Header {
+                kind,
+                label: Label { track, position },
+                bytes: bytes % (kind.most() as u32 + 1),
+                sum,
+                group,
+                epoch,
+                number,
+                digest,
+                call: [a, b],
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn headers_read_back(header in any_header()) {
+            prop_assert_eq!(Header::decode(&header.encode()), Ok(header));
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_harm(bytes in any::<[u8; HEADER / 2]>(), kind in 0_u8..8) {
+            let mut whole = [0; HEADER];
+            whole[..HEADER / 2].copy_from_slice(&bytes);
+            whole[0] = kind;
+            if let Ok(header) = Header::decode(&whole) {
+                prop_assert!(header.bytes as usize <= header.kind.most());
+            }
+        }
+    }
+
+    #[test]
+    fn more_than_a_kind_may_announce_is_refused() {
+        let header = Header {
+            kind: Kind::Halt,
+            label: Label { track: 0, position: 0 },
+            bytes: VERDICT as u32 + 1,
+            sum: None,
+            group: 0,
+            epoch: 0,
+            number: 0,
+            digest: 0,
+            call: [0; 2],
+        };
+        let refused = Header::decode(&header.encode()).unwrap_err();
+        assert_eq!(refused, "4097 bytes in a frame of kind Halt");
+    }
+}

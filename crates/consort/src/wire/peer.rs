@@ -1,0 +1,226 @@
+//! The connections to one other process.
+
+use std::collections::HashMap;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use consort_store::Secret;
+use consort_store::auth::Session;
+
+use super::caller::{Caller, Dialling, Made};
+use super::frame::{Header, Kind, Label};
+use super::stream::Stream;
+
+/// Another process, as far as the wire knows it.
+#[derive(Debug)]
+pub(super) struct Peer {
+    caller: Caller,
+    endpoint: SocketAddr,
+    /// Whether this process opens the connections.
+    dials: bool,
+    pub(super) streams: Vec<Stream>,
+    pub(super) dialling: Option<Dialling>,
+    /// When a dial that failed may be repeated.
+    again: Option<Instant>,
+    /// Why it cannot be heard any more.
+    lost: Option<String>,
+    /// Since when not all connections are there that were.
+    breaking: Option<Instant>,
+    /// Whether it sent what cannot be, and what.
+    pub(super) damage: Option<String>,
+    flows: HashMap<u64, Flow>,
+    /// On how many connections it has said that it left a group.
+    left: HashMap<u64, usize>,
+}
+
+/// How many bytes of a group went to it and came from it. Between two processes no more of a group's
+/// bytes are on their way, or kept, than the other has said it has used up, and [`WINDOW`].
+#[derive(Debug, Default)]
+struct Flow {
+    sent: u64,
+    /// As it has said.
+    used_there: u64,
+    used_here: u64,
+    /// What it was told of that.
+    told: u64,
+}
+
+impl Peer {
+    pub(super) fn new(me: u32, rank: u32, endpoint: SocketAddr, dials: bool) -> Self {
+        Self {
+            caller: Caller { from: me, to: rank, stream: 0 },
+            endpoint,
+            dials,
+            streams: Vec::new(),
+            dialling: None,
+            again: None,
+            lost: None,
+            breaking: None,
+            damage: None,
+            flows: HashMap::new(),
+            left: HashMap::new(),
+        }
+    }
+
+    pub(super) fn rank(&self) -> u32 {
+        self.caller.to
+    }
+
+    /// Whether it cannot be heard any more. What it sent before is read first; but if only some of the
+    /// connections end, what they had is gone.
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost.is_some() || self.breaking.is_some_and(|since| since.elapsed() > BREAK)
+    }
+
+    /// Takes notice that one connection has ended.
+    pub(super) fn end_stream(&mut self, at: usize, why: &str) {
+        self.streams[at].end();
+        self.breaking.get_or_insert_with(Instant::now);
+        if self.streams.iter().all(Stream::is_over) {
+            self.lose(why);
+        }
+    }
+
+    /// Takes notice that it cannot be heard any more.
+    pub(super) fn lose(&mut self, why: &str) {
+        if self.lost.is_none() {
+            tracing::debug!("rank {} is lost: {why}", self.rank());
+        }
+        self.lost.get_or_insert_with(|| why.to_owned());
+        self.streams.iter_mut().for_each(Stream::end);
+        self.dialling = None;
+    }
+
+    /// Takes a connection that was made.
+    pub(super) fn welcome(&mut self, stream: Stream) {
+        if self.lost.is_none() {
+            self.again = None;
+            self.streams.push(stream);
+        }
+    }
+
+    /// Makes as many connections as are wanted, one after the other, if it is this process's part to.
+    pub(super) fn connect(&mut self, wanted: usize, secret: &Secret) -> Option<Connected> {
+        if !self.dials || self.lost.is_some() {
+            return None;
+        }
+        if self.dialling.is_none() && self.streams.len() < wanted && self.may_dial() {
+            let stream = self.streams.len() as u32;
+            match Dialling::begin(self.endpoint, Caller { stream, ..self.caller }) {
+                Ok(dialling) => self.dialling = Some(dialling),
+                Err(error) => self.fail(&error.to_string()),
+            }
+        }
+        match self.dialling.take()?.go_on(secret) {
+            Made::NotYet(dialling) => self.dialling = Some(dialling),
+            Made::Refused(reason) => self.fail(&reason),
+            Made::Here(_, socket, session) => return Some((socket, session)),
+        }
+        None
+    }
+
+    /// How many bytes of a frame may be sent now, of which there is no part on its way.
+    pub(super) fn may_send(&self, group: u64, bytes: usize) -> bool {
+        self.flows.get(&group).is_none_or(|flow| {
+            flow.sent.saturating_sub(flow.used_there).saturating_add(bytes as u64) <= WINDOW
+        })
+    }
+
+    pub(super) fn has_sent(&mut self, group: u64, bytes: usize) {
+        self.flows.entry(group).or_default().sent += bytes as u64;
+    }
+
+    /// Takes notice of bytes that were used up here. They are told of when there are enough.
+    pub(super) fn use_up(&mut self, group: u64, epoch: u64, bytes: usize) {
+        let flow = self.flows.entry(group).or_default();
+        flow.used_here += bytes as u64;
+        if flow.used_here - flow.told >= WINDOW / 4 {
+            flow.told = flow.used_here;
+            let number = flow.used_here;
+            self.say(&word(Kind::Credit, group, epoch, number), &[]);
+        }
+    }
+
+    /// Takes notice of what it says it has used up.
+    pub(super) fn credit(&mut self, group: u64, used: u64) {
+        let flow = self.flows.entry(group).or_default();
+        flow.used_there = flow.used_there.max(used.min(flow.sent));
+    }
+
+    pub(super) fn leave(&mut self, group: u64) {
+        *self.left.entry(group).or_default() += 1;
+    }
+
+    /// Whether it has left a group, and nothing of it is on its way.
+    pub(super) fn has_left(&self, group: u64) -> bool {
+        self.left.get(&group).is_some_and(|&said| said >= self.streams.len())
+    }
+
+    /// Forgets a group that this process has left.
+    pub(super) fn forget(&mut self, group: u64) {
+        self.flows.remove(&group);
+        self.left.remove(&group);
+        self.streams.iter_mut().for_each(|stream| stream.abandon(group));
+    }
+
+    /// Says something on the first connection, if there is one.
+    pub(super) fn say(&mut self, header: &Header, data: &[u8]) {
+        if !self.streams.is_empty() {
+            self.say_on(0, header, data);
+        }
+    }
+
+    /// Says something on every connection.
+    pub(super) fn say_everywhere(&mut self, header: &Header) {
+        (0..self.streams.len()).for_each(|at| self.say_on(at, header, &[]));
+    }
+
+    /// Sends what was said, as far as there is room.
+    pub(super) fn flush(&mut self) {
+        for at in 0..self.streams.len() {
+            if let Err(broken) = self.streams[at].flush() {
+                self.end_stream(at, &broken.to_string());
+            }
+        }
+    }
+
+    fn say_on(&mut self, at: usize, header: &Header, data: &[u8]) {
+        self.streams[at].say(header, data);
+        if let Err(broken) = self.streams[at].flush() {
+            self.end_stream(at, &broken.to_string());
+        }
+    }
+
+    fn may_dial(&self) -> bool {
+        self.again.is_none_or(|again| again <= Instant::now())
+    }
+
+    /// A connection could not be made. It may be a matter of time.
+    fn fail(&mut self, reason: &str) {
+        if self.again.is_none() {
+            let (rank, endpoint) = (self.rank(), self.endpoint);
+            tracing::warn!(
+                "rank {rank} cannot be reached at {endpoint} ({reason}); it is tried again"
+            );
+        }
+        self.again = Some(Instant::now() + PAUSE);
+    }
+}
+
+/// A connection that was made and its session.
+type Connected = (Arc<TcpStream>, Session);
+
+/// A frame without data that is about no call.
+pub(super) fn word(kind: Kind, group: u64, epoch: u64, number: u64) -> Header {
+    let label = Label { track: 0, position: 0 };
+    let (bytes, sum, digest, call) = (0, None, 0, [0; 2]);
+    Header { kind, label, bytes, sum, group, epoch, number, digest, call }
+}
+
+/// How many bytes of a group may be on their way between two processes, or kept.
+const WINDOW: u64 = 16 << 20;
+/// When one connection ends, so long the others may take to.
+const BREAK: Duration = Duration::from_millis(500);
+/// Before a dial is repeated.
+const PAUSE: Duration = Duration::from_millis(200);

@@ -1,0 +1,135 @@
+//! How threads wait for the wire.
+
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::frame::Kind;
+use super::peer::Peer;
+use super::{Hub, Wire};
+
+impl Wire {
+    /// Waits until something can be moved, or it is rung, but not longer than the limit; not at all if
+    /// `look` finds something.
+    pub(crate) fn doze(&self, mut look: impl FnMut() -> bool, limit: Duration) {
+        let mut hub = self.lock();
+        // From here on whoever moves something of another group rings.
+        hub.dozing += 1;
+        let sockets = self.sockets(&mut hub);
+        drop(hub);
+        let readable = if look() { Vec::new() } else { self.sleep(&sockets, limit) };
+        let mut hub = self.lock();
+        hub.dozing -= 1;
+        if hub.dozing == 0 {
+            self.signal.clear();
+        }
+        self.open_door(&mut hub);
+        self.go_on_dialling(&mut hub);
+        readable.into_iter().for_each(|(rank, at)| self.hear(&mut hub, rank, at));
+        hub.peers.iter_mut().for_each(Peer::flush);
+    }
+
+    /// Wakes all who doze.
+    pub(crate) fn ring(&self) {
+        self.ring_if_dozing(&self.lock());
+    }
+
+    pub(super) fn ring_if_dozing(&self, hub: &Hub) {
+        if hub.dozing > 0 {
+            self.signal.ring();
+        }
+    }
+
+    /// Sleeps. Says which connections can be read, by rank and index.
+    fn sleep(&self, sockets: &Sockets, limit: Duration) -> Vec<(u32, usize)> {
+        let Sockets { streams, others, listener } = sockets;
+        let mut list = vec![PollFd::new(&self.signal, PollFlags::IN)];
+        list.extend(listener.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
+        list.extend(others.iter().map(|(socket, flags)| PollFd::new(socket, *flags)));
+        let before = list.len();
+        list.extend(streams.iter().map(|it| PollFd::new(&it.socket, it.flags)));
+        let limit = Timespec { tv_sec: limit.as_secs() as _, tv_nsec: limit.subsec_nanos().into() };
+        // An interrupted sleep is a short one.
+        let _ = poll(&mut list, Some(&limit));
+        let is_readable = |(fd, _): &(&PollFd<'_>, &Polled)| fd.revents().intersects(READABLE);
+        let readable = list[before..].iter().zip(streams).filter(is_readable);
+        readable.map(|(_, it)| (it.rank, it.at)).collect()
+    }
+
+    /// Hears what was said on a connection, and keeps messages. Parts of calls stay where they are.
+    fn hear(&self, hub: &mut Hub, rank: u32, at: usize) {
+        while let Some(stream) = hub.peers[rank as usize].streams.get_mut(at) {
+            match stream.look() {
+                Ok(Some(header)) if header.kind != Kind::Part => {
+                    if !matches!(self.keep(hub, rank, at), Ok(true)) {
+                        return;
+                    }
+                }
+                Ok(_) => return,
+                Err(broken) => {
+                    // Whoever waits for that rank finds out what was wrong with it.
+                    let _ = self.break_off(hub, rank, at, broken);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// All that is worth waiting for.
+    fn sockets(&self, hub: &mut Hub) -> Sockets {
+        let Hub { peers, stations, door, .. } = hub;
+        let arriving = door.arriving.iter().map(|it| (it.socket(), PollFlags::IN));
+        let dialling = peers.iter().filter_map(|peer| peer.dialling.as_ref()).map(|it| {
+            (it.socket(), if it.is_connecting() { PollFlags::OUT } else { PollFlags::IN })
+        });
+        let others = arriving.chain(dialling).map(|(socket, flags)| (socket.clone(), flags));
+        let (others, listener) = (others.collect(), Some(door.listener().clone()));
+        let mut streams = Vec::new();
+        for peer in peers {
+            let rank = peer.rank();
+            let streams_here = peer.streams.iter_mut().enumerate();
+            for (at, stream) in streams_here.filter(|(_, stream)| !stream.is_over()) {
+                // What is wrong with it is found by whoever waits for it.
+                let _ = stream.look_ahead();
+                let is_left = stream.front().is_some_and(|front| {
+                    let station = stations.get(&front.group);
+                    front.kind == Kind::Part
+                        && station.is_none_or(|station| !station.awaited.contains(&rank))
+                });
+                let mut flags = if is_left { PollFlags::empty() } else { PollFlags::IN };
+                flags.set(PollFlags::OUT, stream.is_full());
+                streams.push(Polled { rank, at, socket: stream.socket().clone(), flags });
+            }
+        }
+        Sockets { streams, others, listener }
+    }
+
+    fn go_on_dialling(&self, hub: &mut Hub) {
+        let dialling: Vec<u32> = hub
+            .peers
+            .iter()
+            .filter(|peer| peer.dialling.is_some())
+            .map(|peer| peer.rank())
+            .collect();
+        dialling.into_iter().for_each(|rank| self.connect(hub, rank));
+    }
+}
+
+/// What a thread sleeps on. It holds them: others may close them meanwhile.
+struct Sockets {
+    streams: Vec<Polled>,
+    others: Vec<(Arc<TcpStream>, PollFlags)>,
+    listener: Option<Arc<TcpListener>>,
+}
+
+/// One connection of many.
+struct Polled {
+    rank: u32,
+    at: usize,
+    socket: Arc<TcpStream>,
+    flags: PollFlags,
+}
+
+const READABLE: PollFlags = PollFlags::IN.union(PollFlags::HUP).union(PollFlags::ERR);

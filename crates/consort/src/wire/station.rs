@@ -1,0 +1,45 @@
+//! What has come for a group and was not asked for yet.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, OnceLock};
+
+use super::frame::{Header, Kind};
+use super::stream::Kept;
+
+/// Who has ended a group, and what it says of that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ending {
+    pub(crate) by: u32,
+    pub(crate) verdict: Vec<u8>,
+}
+
+/// A group's place in the wire.
+#[derive(Debug, Default)]
+pub(super) struct Station {
+    /// Parts of calls, by number, sender, track and position.
+    pub(super) parts: BTreeMap<(u64, u32, u16, u32), Kept>,
+    /// Pieces of messages, by sender.
+    pub(super) letters: HashMap<u32, VecDeque<Kept>>,
+    pub(super) ending: Arc<OnceLock<Ending>>,
+    /// Whose frames a call waits for.
+    pub(super) awaited: Vec<u32>,
+}
+
+impl Station {
+    /// Keeps a frame.
+    pub(super) fn keep(&mut self, from: u32, kept: Kept) {
+        let Header { kind, number, label, .. } = kept.header;
+        if kind == Kind::Letter {
+            self.letters.entry(from).or_default().push_back(kept);
+        } else {
+            self.parts.insert((number, from, label.track, label.position), kept);
+        }
+    }
+
+    /// The first part of a call that this rank has made, or is making, that does not belong to it.
+    pub(super) fn stranger(&self, number: u64, digest: u64) -> Option<(u32, Header)> {
+        let (&(of, from, ..), kept) = self.parts.first_key_value()?;
+        let differs = of < number || (of == number && kept.header.digest != digest);
+        differs.then_some((from, kept.header))
+    }
+}
