@@ -29,7 +29,7 @@ mod signal;
 mod station;
 mod stream;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -71,6 +71,8 @@ struct Hub {
     peers: Vec<Peer>,
     stations: HashMap<u64, Station>,
     door: Door,
+    /// Groups that this process has left, the last ones: nothing is kept for them.
+    left: VecDeque<u64>,
     /// How many threads doze.
     dozing: usize,
 }
@@ -234,6 +236,36 @@ impl Wire {
         Ok(moved)
     }
 
+    /// Tells ranks of the world that a call waits for them: they may be making another.
+    pub(crate) fn ask(&self, header: &Header, ranks: impl Iterator<Item = u32>) {
+        let mut hub = self.lock();
+        for rank in ranks {
+            hub.peers[rank as usize].say(header, &[]);
+        }
+    }
+
+    /// Who waits for this one in which call of a group, up to a number of calls. What is told once is
+    /// not told again.
+    pub(crate) fn asks(&self, group: u64, number: u64) -> Vec<(u32, Header)> {
+        let mut hub = self.lock();
+        let Some(station) = hub.stations.get_mut(&group) else { return Vec::new() };
+        station.asks.extract_if(|_, header| header.number <= number).collect()
+    }
+
+    /// Looks whether what has come from these ranks belongs to the calls of a group that were made, for
+    /// one who waits for nobody.
+    pub(crate) fn peek(&self, wanted: &Wanted, ranks: &[u32]) -> Result<(), Trouble> {
+        let mut hub = self.lock();
+        for &from in ranks {
+            for at in 0..hub.peers[from as usize].streams.len() {
+                if let Some(header) = self.front(&mut hub, from, at, wanted.group)? {
+                    wanted.compare(from, &header)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Enters a group. Gives what tells whether it has ended.
     pub(crate) fn enter(&self, group: u64) -> Arc<OnceLock<Ending>> {
         self.lock().stations.entry(group).or_default().ending.clone()
@@ -247,6 +279,10 @@ impl Wire {
             peer.say_everywhere(&word(Kind::Leave, group, self.epoch, 0));
         }
         hub.stations.remove(&group);
+        hub.left.push_back(group);
+        if hub.left.len() > REMEMBERED {
+            hub.left.pop_front();
+        }
     }
 
     /// Tells these ranks of the world that a group has ended, and has this process know it.
@@ -332,12 +368,16 @@ impl Wire {
     fn file(&self, hub: &mut Hub, from: u32, kept: Kept) {
         let Header { kind, group, epoch, number, bytes, .. } = kept.header;
         let peer = &mut hub.peers[from as usize];
-        if epoch != self.epoch {
+        if epoch != self.epoch || hub.left.contains(&group) {
             return;
         }
         match kind {
             Kind::Credit => peer.credit(group, number),
             Kind::Leave => peer.leave(group),
+            Kind::Ask => {
+                let station = hub.stations.entry(group).or_default();
+                station.asks.insert(from, kept.header);
+            }
             Kind::Halt => {
                 let by = u32::try_from(number).unwrap_or(from);
                 let ending = Ending { by, verdict: kept.rest };
@@ -470,5 +510,7 @@ impl Drop for Wire {
     }
 }
 
+/// So many groups that were left are remembered.
+const REMEMBERED: usize = 256;
 /// How long a process that leaves waits for what it sent to arrive.
 const LINGER: Duration = Duration::from_secs(2);

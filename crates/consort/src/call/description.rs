@@ -196,6 +196,11 @@ impl Description {
         Self { purpose, ..self }
     }
 
+    /// Whether a factor belongs to it.
+    pub(crate) fn scales(&self) -> bool {
+        self.op == Some(ReduceOp::PremulSum(1.0).code())
+    }
+
     /// A word that stands for these sizes, never 0.
     pub(crate) fn digest_of(sizes: impl Iterator<Item = usize>) -> u32 {
         let digest = sizes.fold(0, |digest, size| mix(digest, size as u64));

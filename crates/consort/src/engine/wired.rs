@@ -4,6 +4,7 @@ mod history;
 mod links;
 mod mail;
 mod route;
+mod watch;
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -15,15 +16,17 @@ use consort_sys::wait::Patience;
 use self::history::History;
 use self::links::CallLinks;
 pub(crate) use self::route::Route;
+use self::watch::Watch;
 use super::lookout::{Lookout, Stakes, Stuck};
 use super::pace::{Notes, Pace, wait_once};
 use super::patient::Patient;
 use super::queue::Queue;
 use super::road::Way;
 use super::sleep::Sleep;
+use super::verdict::Waiting;
 use crate::backend::Terms;
 use crate::call::{Call, Description, Within};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::exec::{Cache, Choices, Progress, Run};
 use crate::group::Job as Membership;
 
@@ -49,68 +52,75 @@ impl Wired {
         Self { route, lookout, history, choices, cache, patience }
     }
 
-    fn begin(&mut self, call: &Call<'_>, terms: Terms) -> Description {
-        let description = Description::of(call, self.route.world(), Within::Nothing)
-            .made_for(terms.purpose, terms.sizes);
-        self.history.note(&description);
-        description
-    }
-
-    /// Waits on the spot until the call goes on. Whether it is done.
-    fn wait(&mut self, run: &mut Run<'_>, patient: &mut Patient<'_>) -> Result<Progress> {
-        let Self { route, lookout, history, patience, .. } = self;
-        let links = RefCell::new(CallLinks::new(route, lookout, history, patient.description));
-        let run = RefCell::new(run);
-        let found = RefCell::new(Ok(Progress::Stuck));
-        let look = || {
-            let mut found = found.borrow_mut();
-            if matches!(*found, Ok(Progress::Stuck)) {
-                *found = run.borrow_mut().go_on(&mut *links.borrow_mut());
-            }
-            !matches!(*found, Ok(Progress::Stuck))
-        };
-        let doze = |limit| route.wire().doze(look, limit);
-        let check = || judge(route, lookout, &run.borrow().awaits(), || patient.is_late());
-        let waited = patience.wait(look, doze, check);
-        // It may have come with somebody's last breath, or in the last moment.
-        match waited {
-            Err(stuck) if !look() => {
-                let missing = run.borrow().awaits().into_iter().collect();
-                let waiting = patient.waiting(history.number());
-                Err(lookout.give_up(stuck, waiting, missing, Stakes::Group))
-            }
-            _ => found.into_inner(),
-        }
-    }
-
-    async fn run_at_pace(&mut self, call: &Call<'_>, notes: &Notes) -> Result<()> {
+    /// Counts a call.
+    fn begin(&mut self, call: &Call<'_>, terms: Terms) -> Result<Description> {
         if self.lookout.has_ended() {
             return Err(self.lookout.ended());
         }
-        let description = self.begin(call, Terms::within(Duration::ZERO));
+        let description = Description::of(call, self.route.world(), Within::Nothing)
+            .made_for(terms.purpose, terms.sizes);
+        self.history.note(&description);
+        Ok(description)
+    }
+
+    /// Carries out a call that was counted, on the spot.
+    fn carry_out(&mut self, call: &Call<'_>, patient: &mut Patient<'_>) -> Result<()> {
+        let Self { route, lookout, history, choices, cache, patience } = self;
+        let mut run = Run::new(call, route.me(), choices, cache)?;
+        let mut links = CallLinks::new(route, lookout, history, patient.description);
+        let mut watch = Watch::default();
+        loop {
+            let mut progress = run.go_on(&mut links)?;
+            if progress == Progress::Stuck {
+                let look_round = |links: &CallLinks<'_>, awaited: &[usize]| {
+                    watch.look_round(route, links, awaited)?;
+                    Ok(judge(lookout, awaited, || patient.is_late())?)
+                };
+                progress = match wait(&mut run, &mut links, patience, look_round) {
+                    Ok(progress) => progress,
+                    Err(why) => {
+                        let waiting = patient.waiting(history.number());
+                        return Err(why.into_error(lookout, waiting, run.awaits()));
+                    }
+                };
+            }
+            if progress == Progress::Done {
+                break;
+            }
+        }
+        links.finish()?;
+        run.end(cache);
+        Ok(())
+    }
+
+    /// Carries out a call that was counted, and lets its thread do something else when it has to wait.
+    async fn carry_out_elsewhere(&mut self, call: &Call<'_>, notes: &Notes) -> Result<()> {
+        let description = self.begin(call, Terms::within(Duration::ZERO))?;
         let mut patient = Patient::new(Pace::Elsewhere(notes), description);
         let Self { route, lookout, history, choices, cache, .. } = self;
         let mut run = Run::new(call, route.me(), choices, cache)?;
+        let mut links = CallLinks::new(route, lookout, history, description);
+        let mut watch = Watch::default();
         loop {
-            let mut links = CallLinks::new(route, lookout, history, description);
             match run.go_on(&mut links)? {
                 Progress::Done => break,
                 Progress::Moved => notes.has_moved(),
                 Progress::Stuck if notes.is_to_look_round() => {
-                    let awaits = run.awaits();
-                    let judged = judge(route, lookout, &awaits, || patient.is_late());
+                    let awaited = run.awaits();
+                    watch.look_round(route, &links, &awaited)?;
+                    let judged = judge(lookout, &awaited, || patient.is_late());
                     if let Err(stuck) = judged
                         && run.go_on(&mut links)? == Progress::Stuck
                     {
                         let waiting = patient.waiting(history.number());
-                        let missing = awaits.into_iter().collect();
-                        return Err(lookout.give_up(stuck, waiting, missing, Stakes::Group));
+                        return Err(InVain::from(stuck).into_error(lookout, waiting, awaited));
                     }
                 }
                 Progress::Stuck => {}
             }
             wait_once().await;
         }
+        links.finish()?;
         run.end(cache);
         Ok(())
     }
@@ -118,26 +128,9 @@ impl Wired {
 
 impl Way for Wired {
     fn run(&mut self, call: &Call<'_>, terms: Terms, line: Option<&Queue>) -> Result<u64> {
-        if self.lookout.has_ended() {
-            return Err(self.lookout.ended());
-        }
-        let description = self.begin(call, terms);
-        let mut run = Run::new(call, self.route.me(), &self.choices, &mut self.cache)?;
+        let description = self.begin(call, terms)?;
         let mut patient = Patient::new(Pace::Here(terms.timeout, line), description);
-        loop {
-            let Self { route, lookout, history, .. } = &*self;
-            let mut links = CallLinks::new(route, lookout, history, description);
-            match run.go_on(&mut links)? {
-                Progress::Done => break,
-                Progress::Moved => {}
-                Progress::Stuck => {
-                    if self.wait(&mut run, &mut patient)? == Progress::Done {
-                        break;
-                    }
-                }
-            }
-        }
-        run.end(&mut self.cache);
+        self.carry_out(call, &mut patient)?;
         Ok(self.history.number())
     }
 
@@ -146,7 +139,7 @@ impl Way for Wired {
         call: &'a Call<'_>,
         notes: &'a Notes,
     ) -> Pin<Box<dyn Future<Output = Result<()>> + 'a>> {
-        Box::pin(self.run_at_pace(call, notes))
+        Box::pin(self.carry_out_elsewhere(call, notes))
     }
 
     fn lookout(&self) -> &Lookout {
@@ -160,14 +153,72 @@ impl Way for Wired {
     fn leave(self: Box<Self>, _membership: &Membership) {}
 }
 
+/// Why there is no use in waiting.
+enum InVain {
+    Stuck(Stuck),
+    /// The group has ended, because of what was found meanwhile.
+    Failed(Error),
+}
+
+impl InVain {
+    fn into_error(self, lookout: &Lookout, waiting: Waiting, missing: Vec<usize>) -> Error {
+        match self {
+            Self::Failed(error) => error,
+            Self::Stuck(stuck) => {
+                lookout.give_up(stuck, waiting, missing.into_iter().collect(), Stakes::Group)
+            }
+        }
+    }
+}
+
+impl From<Stuck> for InVain {
+    fn from(stuck: Stuck) -> Self {
+        Self::Stuck(stuck)
+    }
+}
+
+impl From<Error> for InVain {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Waits on the spot until a call goes on, or `look_round` says that there is no use in that.
+fn wait<'c>(
+    run: &mut Run<'_>,
+    links: &mut CallLinks<'c>,
+    patience: &mut Patience,
+    mut look_round: impl FnMut(&CallLinks<'c>, &[usize]) -> Result<(), InVain>,
+) -> Result<Progress, InVain> {
+    let wire = links.wire();
+    let call = RefCell::new((run, links));
+    let found = RefCell::new(Ok(Progress::Stuck));
+    let look = || {
+        let mut found = found.borrow_mut();
+        if matches!(*found, Ok(Progress::Stuck)) {
+            let (run, links) = &mut *call.borrow_mut();
+            *found = run.go_on(*links);
+        }
+        !matches!(*found, Ok(Progress::Stuck))
+    };
+    let doze = |limit| wire.doze(look, limit);
+    let waited = patience.wait(look, doze, || {
+        let (run, links) = &*call.borrow();
+        look_round(links, &run.awaits())
+    });
+    match waited {
+        // It may have come with somebody's last breath, or in the last moment.
+        Err(why) if !look() => Err(why),
+        _ => Ok(found.into_inner()?),
+    }
+}
+
 /// Whether it makes sense to wait any longer for these ranks, all of whom have to come.
 fn judge(
-    route: &Route,
     lookout: &Lookout,
     awaited: &[usize],
     is_late: impl FnOnce() -> bool,
 ) -> Result<(), Stuck> {
-    route.look_round(awaited);
     for &rank in awaited {
         lookout.judge(&[rank], || false)?;
     }

@@ -29,6 +29,8 @@ pub(crate) enum Kind {
     Credit = 4,
     /// The sender makes no more calls in the group.
     Leave = 5,
+    /// The sender waits for something of this call.
+    Ask = 6,
 }
 
 /// What a frame says of itself.
@@ -78,6 +80,7 @@ impl Header {
             3 => Kind::Halt,
             4 => Kind::Credit,
             5 => Kind::Leave,
+            6 => Kind::Ask,
             other => return Err(format!("there are no frames of kind {other}")),
         };
         if bytes[1] > 1 {
@@ -110,7 +113,7 @@ impl Kind {
             Self::Part => PART,
             Self::Letter => LETTER,
             Self::Halt => VERDICT,
-            Self::Credit | Self::Leave => 0,
+            Self::Credit | Self::Leave | Self::Ask => 0,
         }
     }
 }
@@ -134,7 +137,8 @@ mod tests {
             Just(Kind::Letter),
             Just(Kind::Halt),
             Just(Kind::Credit),
-            Just(Kind::Leave)
+            Just(Kind::Leave),
+            Just(Kind::Ask),
         ];
         let words = any::<[u64; 6]>();
         (kind, any::<(u16, u32)>(), any::<u32>(), any::<Option<u32>>(), words).prop_map(

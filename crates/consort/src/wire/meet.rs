@@ -61,7 +61,8 @@ pub(crate) fn meet(site: &Site<'_>, meeting: &dyn Store, until: Deadline) -> Res
         Peer::new(site.me, rank, it.address, dials(site.me, rank, &known))
     };
     let peers = (0..).zip(&entrances).map(peer).collect();
-    let hub = Hub { peers, stations: Default::default(), door: Door::new(listener), dozing: 0 };
+    let (stations, left) = Default::default();
+    let hub = Hub { peers, stations, door: Door::new(listener), left, dozing: 0 };
     Ok(Arc::new(Wire {
         me: site.me,
         epoch: site.epoch,

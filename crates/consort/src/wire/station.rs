@@ -23,6 +23,8 @@ pub(super) struct Station {
     pub(super) ending: Arc<OnceLock<Ending>>,
     /// Whose frames a call waits for.
     pub(super) awaited: Vec<u32>,
+    /// The last calls of which ranks have said that they wait for this one.
+    pub(super) asks: HashMap<u32, Header>,
 }
 
 impl Station {

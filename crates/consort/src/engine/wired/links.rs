@@ -1,5 +1,7 @@
 //! A call's messages, as the wire carries them.
 
+use std::sync::Arc;
+
 use consort_sys::view::{Source, Target};
 
 use super::history::History;
@@ -9,7 +11,7 @@ use crate::engine::lookout::Lookout;
 use crate::engine::verdict::Cause;
 use crate::error::{Error, Result};
 use crate::exec::{Label, Links, Moved};
-use crate::wire::{Header, Kind, Trouble, Wanted};
+use crate::wire::{Header, Kind, Trouble, Wanted, Wire};
 
 /// Ways to all ranks for the messages of one call.
 #[derive(Debug)]
@@ -20,6 +22,9 @@ pub(super) struct CallLinks<'a> {
     call: Description,
     /// What was asked for since something moved last, by rank in the world.
     asked: Vec<(u32, Label)>,
+    /// Whom something was sent to, if nothing was received.
+    sent_to: Vec<u32>,
+    has_received: bool,
 }
 
 impl<'a> CallLinks<'a> {
@@ -29,7 +34,58 @@ impl<'a> CallLinks<'a> {
         history: &'a History,
         call: Description,
     ) -> Self {
-        Self { route, lookout, history, call, asked: Vec::new() }
+        let (asked, sent_to) = (Vec::new(), Vec::new());
+        Self { route, lookout, history, call, asked, sent_to, has_received: false }
+    }
+
+    pub(super) fn wire(&self) -> &'a Arc<Wire> {
+        self.route.wire()
+    }
+
+    /// The call is done. Ranks that only send would never find out that they make different calls.
+    pub(super) fn finish(self) -> Result<()> {
+        if self.has_received || self.sent_to.is_empty() {
+            return Ok(());
+        }
+        let peeked = self.route.wire().peek(&self.wanted(NOTHING), &self.sent_to);
+        peeked.map_err(|trouble| self.complain(trouble))
+    }
+
+    /// Tells those who are waited for what this rank waits in.
+    pub(super) fn ask(&self, awaited: &[usize]) {
+        let ranks = awaited.iter().map(|&rank| self.route.in_world(rank));
+        self.route.wire().ask(&self.header(Kind::Ask, NOTHING, 0), ranks);
+    }
+
+    /// Compares the calls in which others wait for this rank with its own.
+    pub(super) fn hear(&self) -> Result<()> {
+        let number = self.history.number();
+        for (from, header) in self.route.wire().asks(self.route.group(), number) {
+            let known = self.history.find(header.number);
+            if known.is_some_and(|(_, digest)| digest != header.digest) {
+                return Err(self.complain(Trouble::Differs { from, header }));
+            }
+        }
+        Ok(())
+    }
+
+    fn wanted(&self, label: Label) -> Wanted {
+        let (number, digest) = (self.history.number(), self.history.digest());
+        Wanted { group: self.route.group(), number, digest, label }
+    }
+
+    fn header(&self, kind: Kind, label: Label, bytes: usize) -> Header {
+        Header {
+            kind,
+            label,
+            bytes: bytes as u32,
+            sum: None,
+            group: self.route.group(),
+            epoch: self.route.wire().epoch(),
+            number: self.history.number(),
+            digest: self.history.digest(),
+            call: self.call.pack(),
+        }
     }
 
     /// Ends the group because of what came.
@@ -58,8 +114,11 @@ impl<'a> CallLinks<'a> {
             },
             Some((call, _)) => {
                 let mine = in_words(call);
-                let same = mine == theirs;
-                let theirs = if same { theirs + ", after other calls" } else { theirs };
+                let theirs = match mine == theirs {
+                    true if scales(header.call) => theirs + " with another factor",
+                    true => theirs + " after another call",
+                    false => theirs,
+                };
                 Cause::Differs { number, mine, rank, theirs }
             }
             None => {
@@ -79,22 +138,14 @@ impl Links for CallLinks<'_> {
         done: &mut usize,
     ) -> Result<Moved> {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
-        let header = Header {
-            kind: Kind::Part,
-            label,
-            bytes: bytes as u32,
-            sum: None,
-            group: self.route.group(),
-            epoch: self.route.wire().epoch(),
-            number: self.history.number(),
-            digest: self.history.digest(),
-            call: self.call.pack(),
-        };
+        let header = self.header(Kind::Part, label, bytes);
         let to = self.route.in_world(to);
         let moved = self.route.wire().send(to, &header, parts, done);
         let moved = moved.map_err(|trouble| self.complain(trouble))?;
-        if moved == Moved::Nothing {
-            self.asked.push((to, NOTHING));
+        match moved {
+            Moved::Nothing => self.asked.push((to, NOTHING)),
+            Moved::Whole if !self.has_received => self.sent_to.push(to),
+            _ => {}
         }
         Ok(moved)
     }
@@ -107,16 +158,12 @@ impl Links for CallLinks<'_> {
         done: &mut usize,
     ) -> Result<Moved> {
         let from = self.route.in_world(from);
-        let wanted = Wanted {
-            group: self.route.group(),
-            number: self.history.number(),
-            digest: self.history.digest(),
-            label,
-        };
+        let wanted = self.wanted(label);
         let moved = self.route.wire().receive(from, &wanted, parts, done);
         let moved = moved.map_err(|trouble| self.complain(trouble))?;
-        if moved != Moved::Whole {
-            self.asked.push((from, label));
+        match moved {
+            Moved::Whole => self.has_received = true,
+            _ => self.asked.push((from, label)),
         }
         Ok(moved)
     }
@@ -137,6 +184,11 @@ impl Links for CallLinks<'_> {
             theirs: format!("{call}, with {sent}"),
         })
     }
+}
+
+/// Whether a call multiplies by a factor, which its header has no room for.
+fn scales(call: [u64; 2]) -> bool {
+    Description::unpack(call).is_some_and(|description| description.scales())
 }
 
 fn in_words(call: [u64; 2]) -> String {

@@ -1,7 +1,6 @@
 //! A group's ranks as the wire knows them.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
 
 use consort_store::{Deadline, Store, Swap};
 use consort_sys::board::End;
@@ -29,8 +28,6 @@ struct Inner {
     ending: Arc<OnceLock<Ending>>,
     /// Where it is settled why a group has ended.
     store: Arc<dyn Store>,
-    /// When the store was asked last.
-    asked: Mutex<Instant>,
     /// Those who have said in the store that they left.
     left: Mutex<Vec<bool>>,
 }
@@ -55,7 +52,6 @@ impl Route {
             lives,
             ending: wire.enter(group),
             store: store.clone(),
-            asked: Mutex::new(Instant::now()),
             left: Mutex::new(vec![false; ranks.len()]),
         }))
     }
@@ -104,22 +100,17 @@ impl Route {
         self.0.ranks.iter().position(|&it| it == rank).unwrap_or(self.0.me)
     }
 
-    /// Looks now and then in the store for what ranks without a connection cannot say.
-    pub(super) fn look_round(&self, awaited: &[usize]) {
-        let Inner { store, group, asked, .. } = &*self.0;
-        let mut asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
-        if asked.elapsed() < PAUSE {
-            return;
-        }
+    /// Looks in the store for what ranks without a connection cannot say.
+    pub(super) fn ask_store(&self, awaited: &[usize]) {
+        let Inner { store, group, left, .. } = &*self.0;
         if let Ok(told) = store.get(&end_key(*group), Deadline::now()) {
             self.hear(&told);
         }
         for &rank in awaited {
             if store.check(&[&left_key(*group, rank)]).unwrap_or(false) {
-                self.0.left.lock().unwrap_or_else(PoisonError::into_inner)[rank] = true;
+                left.lock().unwrap_or_else(PoisonError::into_inner)[rank] = true;
             }
         }
-        *asked = Instant::now();
     }
 
     fn hear(&self, told: &[u8]) {
@@ -203,6 +194,3 @@ fn end_key(group: u64) -> String {
 fn left_key(group: u64, rank: usize) -> String {
     format!("left/{group:016x}/{rank}")
 }
-
-/// How long the store is left alone.
-const PAUSE: Duration = Duration::from_secs(1);
