@@ -5,6 +5,7 @@
 //! turns of an operation are is told in [`ops`]; [`Drive`](drive::Drive) takes them one after the other and never
 //! blocks, so that a caller's own thread and the progress thread run the same code.
 
+mod audit;
 mod company;
 mod drive;
 mod fate;
@@ -22,6 +23,7 @@ mod sleep;
 mod verdict;
 mod wired;
 
+pub(crate) use self::audit::Audited;
 pub(crate) use self::lane::{Lane, Neighbour, Place};
 pub(crate) use self::lookout::{Lookout, Stakes, Stuck};
 pub(crate) use self::patient::Since;

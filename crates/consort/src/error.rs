@@ -243,6 +243,26 @@ pub enum Error {
         what: String,
     },
 
+    /// Ranks have results that should be the same on all, and are not, which has ended the group:
+    /// they [were compared](crate::Builder::verify_results). Something has computed or stored wrongly,
+    /// or written to memory that is not its own.
+    #[error(
+        "group {group}: the results of calls {first} to {last} are not the same on all ranks, and \
+         {}; what those ranks have computed with them is not to be trusted",
+        suspects(.ranks)
+    )]
+    Diverged {
+        /// The group.
+        group: String,
+        /// Who differs from most; all, if there are no most.
+        ranks: Vec<u32>,
+        /// The first call whose result was compared: which of those that the program has made in this
+        /// group, from 1.
+        first: u64,
+        /// The last.
+        last: u64,
+    },
+
     /// Ranks asked for different symmetric memory, or one of them cannot have it; none was made, and
     /// the group goes on.
     #[error("group {group}: the ranks cannot all have this symmetric memory\n{differences}")]
@@ -351,10 +371,19 @@ impl Error {
             | Self::PeerUnable { .. }
             | Self::Unable { .. }
             | Self::Damaged { .. }
+            | Self::Diverged { .. }
             | Self::Thread(_)
             | Self::Port(_)
             | Self::Abandoned { .. } => ErrorKind::System,
         }
+    }
+}
+
+/// Who may be wrong.
+fn suspects(ranks: &[u32]) -> String {
+    match ranks {
+        [one] => format!("rank {one} differs from the others"),
+        many => format!("ranks {many:?} differ"),
     }
 }
 

@@ -40,6 +40,7 @@ use self::door::Door;
 pub(crate) use self::frame::{Header, Kind};
 pub(crate) use self::letters::Letter;
 pub(crate) use self::meet::{Site, meet};
+pub(crate) use self::parts::checksum_of_all;
 use self::peer::{Peer, word};
 use self::pipe::Pipe;
 use self::signal::Signal;

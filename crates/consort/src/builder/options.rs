@@ -50,8 +50,14 @@ impl Builder {
         self
     }
 
-    /// Every how many calls the ranks compare their results, to find one that computes or stores
-    /// wrongly; 0 is never, as if it is not said.
+    /// Every how many calls of a group its ranks compare their results, to find one that computes or
+    /// stores wrongly; 0 is never, as if it is not said.
+    ///
+    /// What is compared is the result of every call that gives all ranks the same: `all_reduce`,
+    /// `all_gather` and `broadcast`, by a checksum of its bytes, which has to be read once more for
+    /// that. If ranks differ, the group ends for all of them with
+    /// [`Error::Diverged`](crate::Error::Diverged). A comparison is a call by itself, which other
+    /// errors count among the group's.
     ///
     /// ```
     /// let group = consort::Builder::new().rank(0).world(1).verify_results(1000).init()?;

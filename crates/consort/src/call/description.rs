@@ -116,6 +116,8 @@ pub enum Purpose {
     Split,
     /// It is a part of asking for [symmetric memory](crate::symm).
     SymmetricMemory,
+    /// It [compares](crate::Builder::verify_results) the results of earlier ones.
+    Verification,
 }
 
 /// How much is moved, as far as all ranks know it.
@@ -254,7 +256,7 @@ impl Description {
             0 => Purpose::Program,
             1 => Purpose::Split,
             2 => Purpose::SymmetricMemory,
-            _ => return None,
+            _ => Purpose::Verification,
         };
         let within = match kind >> 4 {
             0 => Within::Nothing,
@@ -275,6 +277,7 @@ impl fmt::Display for Description {
             Purpose::Program => self.operation.fmt(f)?,
             Purpose::Split => return f.write_str("split"),
             Purpose::SymmetricMemory => return f.write_str("asking for symmetric memory"),
+            Purpose::Verification => return f.write_str("a comparison of results"),
         }
         if let Some(op) = self.op {
             write!(f, "({})", ReduceOp::name_of(op).unwrap_or("?"))?;

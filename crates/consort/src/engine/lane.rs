@@ -21,7 +21,7 @@ use super::post::Post;
 use super::queue::Queue;
 use super::verdict::Cause;
 use crate::backend::Terms;
-use crate::call::{Call, Description};
+use crate::call::{Call, Description, Purpose};
 use crate::error::{Error, Result};
 
 /// A rank of the group, as its host knows it.
@@ -187,9 +187,15 @@ impl Lane {
     }
 
     /// Carries out a checked call, and lets its thread do something else when it has to wait.
-    pub(crate) async fn run_elsewhere(&mut self, call: &Call<'_>, notes: &Notes) -> Result<()> {
+    pub(crate) async fn run_elsewhere(
+        &mut self,
+        call: &Call<'_>,
+        purpose: Purpose,
+        notes: &Notes,
+    ) -> Result<()> {
         self.make_ready()?;
-        let (window, description) = self.begin(call, Terms::within(Duration::ZERO));
+        let terms = Terms { purpose, ..Terms::within(Duration::ZERO) };
+        let (window, description) = self.begin(call, terms);
         let patient = Patient::new(Pace::Elsewhere(notes), description);
         super::ops::run_elsewhere(self, call, window, patient).await
     }

@@ -7,13 +7,14 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use super::audit::Audited;
 use super::lane::Lane;
 use super::lookout::Lookout;
 use super::pace::Notes;
 use super::queue::Queue;
 use super::sleep::Sleep;
 use crate::backend::Terms;
-use crate::call::Call;
+use crate::call::{Call, Purpose};
 use crate::error::Result;
 use crate::group::Job as Membership;
 
@@ -24,6 +25,8 @@ pub(crate) enum Road {
     Board(Box<Lane>),
     /// Not all of them are.
     Other(Box<dyn Way>),
+    /// One of these, whose ranks compare their results.
+    Audited(Box<Audited>),
 }
 
 /// A way to carry out calls between ranks that do not all share memory.
@@ -41,6 +44,7 @@ pub(crate) trait Way: Send + fmt::Debug {
     fn run_elsewhere<'a>(
         &'a mut self,
         call: &'a Call<'_>,
+        purpose: Purpose,
         notes: &'a Notes,
     ) -> Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
 
@@ -65,13 +69,20 @@ impl Road {
         match self {
             Self::Board(lane) => lane.run(call, terms, line),
             Self::Other(way) => way.run(call, terms, line),
+            Self::Audited(audited) => audited.run(call, terms, line),
         }
     }
 
-    pub(super) async fn run_elsewhere(&mut self, call: &Call<'_>, notes: &Notes) -> Result<()> {
+    pub(super) async fn run_elsewhere(
+        &mut self,
+        call: &Call<'_>,
+        purpose: Purpose,
+        notes: &Notes,
+    ) -> Result<()> {
         match self {
-            Self::Board(lane) => lane.run_elsewhere(call, notes).await,
-            Self::Other(way) => way.run_elsewhere(call, notes).await,
+            Self::Board(lane) => lane.run_elsewhere(call, purpose, notes).await,
+            Self::Other(way) => way.run_elsewhere(call, purpose, notes).await,
+            Self::Audited(audited) => audited.run_elsewhere(call, purpose, notes).await,
         }
     }
 
@@ -79,6 +90,7 @@ impl Road {
         match self {
             Self::Board(lane) => lane.lookout(),
             Self::Other(way) => way.lookout(),
+            Self::Audited(audited) => audited.road.lookout(),
         }
     }
 
@@ -87,6 +99,7 @@ impl Road {
         match self {
             Self::Board(_) => None,
             Self::Other(way) => Some(way.place()),
+            Self::Audited(audited) => audited.road.place(),
         }
     }
 
@@ -102,6 +115,7 @@ impl Road {
                 way.lookout().leave();
                 way.leave(membership);
             }
+            Self::Audited(audited) => audited.road.leave(membership),
         }
     }
 }

@@ -31,6 +31,8 @@ pub(crate) enum Cause {
     Late { missing: Ranks, waiting: Waiting },
     /// What a rank has written cannot be.
     Damaged { rank: u32, what: String },
+    /// Ranks have other results than most.
+    Diverged { ranks: Ranks, first: u64, last: u64 },
     /// It lacks what it needs.
     Unable { reason: String },
     /// It wants no more, or has panicked.
@@ -102,6 +104,9 @@ impl Failure {
                 Error::Late { group, missing, by, call: call.into(), number, waited }
             }
             Cause::Damaged { rank, what } => Error::Damaged { group, rank, what },
+            Cause::Diverged { ranks: Ranks(ranks), first, last } => {
+                Error::Diverged { group, ranks, first, last }
+            }
             Cause::Unable { reason } => Error::Unable { group, rank: by, reason },
             Cause::Aborted { reason } => Error::Aborted { group, by, reason },
         }

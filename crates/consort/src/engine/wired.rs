@@ -25,7 +25,7 @@ use super::road::Way;
 use super::sleep::Sleep;
 use super::verdict::Waiting;
 use crate::backend::Terms;
-use crate::call::{Call, Description, Within};
+use crate::call::{Call, Description, Purpose, Within};
 use crate::error::{Error, Result};
 use crate::exec::{Cache, Choices, Progress, Run};
 use crate::group::Job as Membership;
@@ -94,8 +94,14 @@ impl Wired {
     }
 
     /// Carries out a call that was counted, and lets its thread do something else when it has to wait.
-    async fn carry_out_elsewhere(&mut self, call: &Call<'_>, notes: &Notes) -> Result<()> {
-        let description = self.begin(call, Terms::within(Duration::ZERO))?;
+    async fn carry_out_elsewhere(
+        &mut self,
+        call: &Call<'_>,
+        purpose: Purpose,
+        notes: &Notes,
+    ) -> Result<()> {
+        let terms = Terms { purpose, ..Terms::within(Duration::ZERO) };
+        let description = self.begin(call, terms)?;
         let mut patient = Patient::new(Pace::Elsewhere(notes), description);
         let Self { route, lookout, history, choices, cache, .. } = self;
         let mut run = Run::new(call, route.me(), choices, cache)?;
@@ -137,9 +143,10 @@ impl Way for Wired {
     fn run_elsewhere<'a>(
         &'a mut self,
         call: &'a Call<'_>,
+        purpose: Purpose,
         notes: &'a Notes,
     ) -> Pin<Box<dyn Future<Output = Result<()>> + 'a>> {
-        Box::pin(self.carry_out_elsewhere(call, notes))
+        Box::pin(self.carry_out_elsewhere(call, purpose, notes))
     }
 
     fn lookout(&self) -> &Lookout {

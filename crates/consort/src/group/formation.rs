@@ -9,7 +9,7 @@ use consort_sys::wait::Patience;
 
 use super::{Job, Member, Rank, Shared};
 use crate::backend::{Backend, Host};
-use crate::engine::{Lookout, Post, Rest, Road, Route, Wired};
+use crate::engine::{Audited, Lookout, Post, Rest, Road, Route, Wired};
 use crate::error::{Error, Result};
 use crate::exec::Choices;
 use crate::neighbourhood::{Neighbourhood, Places};
@@ -49,7 +49,13 @@ impl Job {
                 let lane = self.neighbourhood()?.lane(&name, &here, places)?;
                 let commons = Arc::new(Commons::new(&lane));
                 let post = lane.post().clone();
-                let backend = Host::new("shm", lane.into(), post, self.patience(), self.clone());
+                let backend = Host::new(
+                    "shm",
+                    self.audited(lane.into()),
+                    post,
+                    self.patience(),
+                    self.clone(),
+                );
                 (Arc::new(backend) as Arc<dyn Backend>, Some(commons))
             }
             _ => {
@@ -79,8 +85,16 @@ impl Job {
         let rest = Rest::Other(web.wire.clone());
         let post = Post::over(lookout.clone(), route.mail(), rest, neighbourhood.patience());
         let wired = Wired::new(route, lookout, choices, neighbourhood.patience());
-        let road = Road::Other(Box::new(wired));
+        let road = self.audited(Road::Other(Box::new(wired)));
         Ok(Arc::new(Host::new("tcp", road, Arc::new(post), self.patience(), self.clone())))
+    }
+
+    /// A road whose ranks compare their results, if they are to.
+    fn audited(&self, road: Road) -> Road {
+        match self.options.verify_every {
+            Some(every) => Road::Audited(Box::new(Audited::new(road, every))),
+            None => road,
+        }
     }
 
     /// How the progress thread waits.

@@ -89,7 +89,7 @@ pub(super) fn checksum(parts: &[Target<'_>], range: Range<usize>, before: u32) -
 }
 
 /// The checksum of all bytes of these parts.
-pub(super) fn checksum_of_all(parts: &[Source<'_>]) -> u32 {
+pub(crate) fn checksum_of_all(parts: &[Source<'_>]) -> u32 {
     checksum_of(parts.iter().copied(), 0..usize::MAX, 0)
 }
 

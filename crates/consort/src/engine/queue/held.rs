@@ -10,6 +10,7 @@ use consort_store::Deadline;
 
 use super::Queue;
 use crate::backend::Terms;
+use crate::call::Purpose;
 use crate::engine::pace::Notes;
 use crate::engine::road::Road;
 use crate::error::Result;
@@ -100,7 +101,7 @@ async fn carry_out(mut held: Held, mut job: Job, notes: Rc<Notes>) {
     for index in 0..job.count() {
         let mut lists = Lists::default();
         let call = job.call(index, &mut lists);
-        result = held.road().run_elsewhere(&call, &notes).await;
+        result = held.road().run_elsewhere(&call, Purpose::Program, &notes).await;
         if result.is_err() {
             break;
         }

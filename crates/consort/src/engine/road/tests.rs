@@ -40,10 +40,11 @@ impl Way for Detour {
     fn run_elsewhere<'a>(
         &'a mut self,
         call: &'a Call<'_>,
+        purpose: Purpose,
         notes: &'a Notes,
     ) -> Pin<Box<dyn Future<Output = Result<()>> + 'a>> {
         self.note("run elsewhere");
-        Box::pin(self.lane.run_elsewhere(call, notes))
+        Box::pin(self.lane.run_elsewhere(call, purpose, notes))
     }
 
     fn place(&self) -> Arc<dyn Sleep> {

@@ -23,6 +23,7 @@ impl Cause {
             | Self::Left { waiting, .. }
             | Self::Late { waiting, .. } => shorten(&mut waiting.call, LONG / 2),
             Self::Damaged { what, .. } => shorten(what, LONG),
+            Self::Diverged { .. } => {}
             Self::Unable { reason } | Self::Aborted { reason } => shorten(reason, LONG),
         }
         postcard::to_allocvec(&cut).expect("memory can be extended")
@@ -36,9 +37,9 @@ impl Cause {
             Self::Differs { rank, .. } | Self::Dead { rank, .. } | Self::Damaged { rank, .. } => {
                 exists(*rank)
             }
-            Self::Left { ranks: Ranks(ranks), .. } | Self::Late { missing: Ranks(ranks), .. } => {
-                ranks.iter().all(|&rank| exists(rank))
-            }
+            Self::Left { ranks: Ranks(ranks), .. }
+            | Self::Diverged { ranks: Ranks(ranks), .. }
+            | Self::Late { missing: Ranks(ranks), .. } => ranks.iter().all(|&rank| exists(rank)),
             Self::Unable { .. } | Self::Aborted { .. } => true,
         };
         makes_sense.then_some(cause)
@@ -117,6 +118,11 @@ mod tests {
             (ranks(), any_waiting())
                 .prop_map(|(missing, waiting)| Cause::Late { missing, waiting }),
             (rank(), ".{0,200}").prop_map(|(rank, what)| Cause::Damaged { rank, what }),
+            (ranks(), any::<(u64, u64)>()).prop_map(|(ranks, (first, last))| Cause::Diverged {
+                ranks,
+                first,
+                last
+            }),
             ".{0,200}".prop_map(|reason| Cause::Unable { reason }),
             ".{0,200}".prop_map(|reason| Cause::Aborted { reason }),
         ]
@@ -137,7 +143,7 @@ mod tests {
         #[test]
         fn any_bytes_are_heard_without_harm(
             bytes in prop::collection::vec(any::<u8>(), Alarm::VERDICT),
-            first in 0_u8..8,
+            first in 0_u8..9,
         ) {
             let mut bytes = bytes;
             let _ = Cause::decode(&bytes, 3);
@@ -155,6 +161,7 @@ mod tests {
         for cause in [
             Cause::Differs { number, mine: long(), rank, theirs: long() },
             Cause::Late { missing: all.clone(), waiting: waiting.clone() },
+            Cause::Diverged { ranks: all.clone(), first: number, last: number },
             Cause::Left { ranks: all, waiting: waiting.clone() },
             Cause::Dead { rank, waiting },
             Cause::Damaged { rank, what: long() },
