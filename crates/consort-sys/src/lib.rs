@@ -19,6 +19,7 @@
 //! | [`clock`] | whether its clocks can be relied on |
 //! | [`arena`] | memory that the ranks of a host share |
 //! | [`pass`] | how they hand it to each other |
+//! | [`hatch`] | how they hand each other connections later on |
 //! | [`board`] | how they keep in step |
 //! | [`ring`] | how they send messages to each other |
 //! | [`window`] | how they reach each other's buffers |
@@ -59,6 +60,7 @@ pub mod board;
 mod cgroup;
 pub mod clock;
 pub mod dtype;
+pub mod hatch;
 pub mod hop;
 pub mod host;
 pub mod lend;

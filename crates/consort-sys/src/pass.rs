@@ -47,6 +47,8 @@ pub struct Offer<'a> {
     pub rank: u32,
     /// What the others get.
     pub descriptor: BorrowedFd<'a>,
+    /// A second one, which all of them bring or none.
+    pub second: Option<BorrowedFd<'a>>,
     /// What only ranks of this job know.
     pub token: &'a [u8; 32],
 }
@@ -70,10 +72,19 @@ pub struct Peer {
     pub rank: u32,
     /// What it handed over.
     pub descriptor: OwnedFd,
+    /// The second, if all bring one.
+    pub second: Option<OwnedFd>,
     /// Its process number as seen from here; zero if it cannot be seen.
     pub process: u32,
     /// Whether it is still there.
     pub life: Life,
+}
+
+impl Offer<'_> {
+    /// How many descriptors everyone gives.
+    fn count(&self) -> usize {
+        1 + usize::from(self.second.is_some())
+    }
 }
 
 impl Door {

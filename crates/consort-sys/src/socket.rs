@@ -73,6 +73,26 @@ pub fn unacknowledged(socket: impl AsFd) -> io::Result<usize> {
     }
 }
 
+/// Has a listening socket keep those who connect until they have said something, or for about so many
+/// seconds: whoever accepts them then can read it at once.
+///
+/// # Errors
+/// When it is no socket of that kind.
+pub fn accept_who_speaks(listener: impl AsFd, seconds: u16) -> io::Result<()> {
+    let seconds = libc::c_int::from(seconds);
+    // SAFETY: the kernel reads one number from where it is told, which lives.
+    let set = unsafe {
+        libc::setsockopt(
+            listener.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_DEFER_ACCEPT,
+            (&raw const seconds).cast(),
+            size_of_val(&seconds) as libc::socklen_t,
+        )
+    };
+    if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Parts as the system wants them.
 struct List {
     parts: [libc::iovec; MOST],
@@ -113,6 +133,7 @@ const RECEIVE: libc::c_int = libc::MSG_DONTWAIT;
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
     use std::os::unix::net::UnixStream;
 
     use super::*;
@@ -161,6 +182,21 @@ mod tests {
         assert_eq!(receive(&here, &[Target::from(&mut bytes[..])]).unwrap(), 0);
         let error = send(&here, &[Source::from(&bytes[..])]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn only_who_speaks_is_accepted() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        accept_who_speaks(&listener, 30).unwrap();
+        let address = listener.local_addr().unwrap();
+        let _silent = TcpStream::connect(address).unwrap();
+        let mut speaks = TcpStream::connect(address).unwrap();
+        speaks.write_all(b"x").unwrap();
+        let (mut accepted, peer) = listener.accept().unwrap();
+        assert_eq!(peer, speaks.local_addr().unwrap());
+        accepted.set_nonblocking(true).unwrap();
+        assert_eq!(accepted.read(&mut [0; 2]).unwrap(), 1);
+        assert!(accept_who_speaks(UnixStream::pair().unwrap().0, 30).is_err());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 mod claim;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::duration;
 use crate::error::{Error, Result};
 use crate::group::{Group, Job, Member, Rank, Web};
 use crate::home::{Home, HomeStore};
-use crate::neighbourhood::Neighbourhood;
+use crate::neighbourhood::{Neighbourhood, Settled};
 use crate::options::Transport;
 use crate::verdict::{self, LAST_LOOK, Verdict, decode, encode, name_absent};
 use crate::wire::{self, Site};
@@ -54,9 +54,16 @@ pub(crate) fn hold(invitation: &Invitation) -> Result<Group> {
     });
     let cards = exchange(invitation, &meeting, choice.address, until)?;
     let members: Vec<Member> = (0..).zip(cards).map(|(rank, card)| member(rank, card)).collect();
-    let (neighbourhood, places) =
-        Neighbourhood::settle(&meeting, invitation.rank, &members, until)?;
-    let wire = reach_out(invitation, &members, &meeting, &hasty, peer, until)?;
+    let wired = needs_wire(invitation, &members)?;
+    let Settled { neighbourhood, places, hatches } =
+        Neighbourhood::settle(&meeting, invitation.rank, &members, wired, until)?;
+    let wire = match wired {
+        true => {
+            let site = site(invitation, &members, peer);
+            Some(Web { wire: wire::meet(&site, hatches, &meeting, until)?, store: hasty })
+        }
+        false => None,
+    };
     let home = Home::of(invitation.rank);
     let store: Arc<dyn Store> = Arc::new(PrefixStore::new("program", round));
     let job = Job {
@@ -72,34 +79,32 @@ pub(crate) fn hold(invitation: &Invitation) -> Result<Group> {
     Group::of_all(invitation.rank, members, places, job, invitation.timeout)
 }
 
-/// Prepares connections, if there are ranks that this one shares no memory with.
-fn reach_out(
-    invitation: &Invitation,
-    members: &[Member],
-    meeting: &dyn Store,
-    hasty: &Arc<dyn Store>,
-    peer: Option<SocketAddr>,
-    until: Deadline,
-) -> Result<Option<Web>> {
-    let Invitation { rank: me, world, epoch, options, .. } = invitation;
-    let Member { host, address, .. } = &members[*me as usize];
-    let is_on_one_host = members.iter().all(|member| member.host == *host);
-    match options.transport {
-        Transport::Tcp if *world > 1 => {}
-        _ if is_on_one_host => return Ok(None),
-        Transport::Shm => {
+/// Whether there are ranks that are reached over TCP.
+///
+/// # Errors
+/// When that is not to be.
+fn needs_wire(invitation: &Invitation, members: &[Member]) -> Result<bool> {
+    let is_on_one_host = members.iter().all(|member| member.host == members[0].host);
+    match invitation.options.transport {
+        Transport::Tcp => Ok(members.len() > 1),
+        Transport::Shm if !is_on_one_host => {
             let what = "the ranks are on several hosts, and transport shm is for one".to_owned();
-            return Err(Error::Argument(what));
+            Err(Error::Argument(what))
         }
-        _ => {}
+        _ => Ok(!is_on_one_host),
     }
-    let is_first = members.iter().position(|member| member.host == *host) == Some(*me as usize);
+}
+
+/// Where this rank listens.
+fn site<'a>(invitation: &'a Invitation, members: &[Member], peer: Option<SocketAddr>) -> Site<'a> {
+    let Invitation { rank: me, epoch, options, .. } = invitation;
+    let Member { address, .. } = members[*me as usize];
     // Where the store is it has the port.
-    let known = peer.filter(|peer| peer.ip() != *address && !peer.ip().is_loopback());
-    let port = options.port.or(known.map(|peer| peer.port())).filter(|_| is_first);
-    let site = Site { me: *me, world: *world, epoch: *epoch, address: *address, port, options };
-    let wire = wire::meet(&site, meeting, until)?;
-    Ok(Some(Web { wire, store: hasty.clone() }))
+    let known = peer.filter(|peer| peer.ip() != address && !peer.ip().is_loopback());
+    let port = options.port.or(known.map(|peer| peer.port()));
+    let mut first_on = HashMap::new();
+    let firsts = members.iter().map(|it| *first_on.entry(&it.host).or_insert(it.rank.get()));
+    Site { me: *me, firsts: firsts.collect(), epoch: *epoch, address, port, options }
 }
 
 /// How a rank leaves its group, if the store is in some process.

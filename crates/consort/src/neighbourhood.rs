@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use consort_store::{Deadline, Store};
 use consort_sys::arena::{Arena, Piece};
+use consort_sys::hatch::{Chute, Hatch};
 use consort_sys::life::Life;
 use consort_sys::pass::{Door, Offer};
 use consort_sys::topo::Topology;
@@ -20,7 +21,7 @@ use consort_sys::wait::Patience;
 pub(crate) use self::agreement::AGREEMENT;
 use self::round::Round;
 use crate::engine::{Lane, Neighbour, Place};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::group::Member;
 use crate::symm::Held;
 
@@ -42,6 +43,24 @@ pub(crate) struct Places {
     pub(crate) mine: Place,
     /// Everyone's, this rank's included.
     pub(crate) offsets: Vec<[u64; 3]>,
+}
+
+/// How the ranks of a host hand each other who comes to their common port.
+#[derive(Debug)]
+pub(crate) struct Hatches {
+    pub(crate) mine: Hatch,
+    /// By their rank in the world.
+    pub(crate) others: BTreeMap<u32, Chute>,
+}
+
+/// What ranks have when they have settled.
+#[derive(Debug)]
+pub(crate) struct Settled {
+    pub(crate) neighbourhood: Neighbourhood,
+    /// For the group of all.
+    pub(crate) places: Places,
+    /// If they were asked for, and there is anybody else.
+    pub(crate) hatches: Option<Hatches>,
 }
 
 /// Memory that this rank needs no more. While others do, it cannot be used for something else.
@@ -69,7 +88,7 @@ impl Left {
 
 impl Neighbourhood {
     /// Shares memory with the members on this host, who have each set a place aside for the group of
-    /// all.
+    /// all, and hatches, if they ask for them.
     ///
     /// # Errors
     /// When there is no memory, here or on another rank; when a rank has ended, or does not come to
@@ -78,25 +97,31 @@ impl Neighbourhood {
         meeting: &dyn Store,
         me: u32,
         members: &[Member],
+        with_hatches: bool,
         until: Deadline,
-    ) -> Result<(Self, Places)> {
+    ) -> Result<Settled> {
         let round = Round::new(meeting, me, members, until);
-        let settled = Self::settle_with(&round);
+        let settled = Self::settle_with(&round, with_hatches);
         settled.map_err(|error| round.give_up(error))
     }
 
-    fn settle_with(round: &Round<'_>) -> Result<(Self, Places)> {
+    fn settle_with(round: &Round<'_>, with_hatches: bool) -> Result<Settled> {
         let (me, ranks) = (round.me, round.here.len());
         let arena = Arena::create(AGREEMENT, Arena::default_size(ranks))?;
         let place = Place::take(&arena, ranks)?;
         let mut neighbours = BTreeMap::new();
         neighbours.insert(me, Neighbour { arena: arena.clone(), life: None, reach: None });
         let mut places = vec![place.offsets()];
+        let mut hatches = None;
         if ranks > 1 {
+            let mine = with_hatches.then(Hatch::open).transpose().map_err(Error::Port)?;
+            let mut others = BTreeMap::new();
             let door = Door::open()?;
             let found = doors::find(round, &door, &place)?;
             places = found.places;
-            let offer = Offer { rank: me, descriptor: arena.as_fd(), token: &found.token };
+            let second = mine.as_ref().map(|hatch| hatch.chute().as_fd());
+            let descriptor = arena.as_fd();
+            let offer = Offer { rank: me, descriptor, second, token: &found.token };
             let latest = round.until.instant().unwrap_or_else(|| Instant::now() + LONG);
             let mut processes = BTreeMap::new();
             for peer in door.exchange(offer, &found.doors, latest)? {
@@ -104,7 +129,9 @@ impl Neighbourhood {
                 let life = Some(Arc::new(peer.life));
                 neighbours.insert(peer.rank, Neighbour { arena, life, reach: None });
                 processes.insert(peer.rank, peer.process);
+                others.extend(peer.second.map(|second| (peer.rank, Chute::from(second))));
             }
+            hatches = mine.map(|mine| Hatches { mine, others });
             // After that everyone has everyone's memory.
             for (rank, reach) in reach::try_out(round, &processes)? {
                 neighbours.entry(rank).and_modify(|neighbour| neighbour.reach = Some(reach));
@@ -116,8 +143,8 @@ impl Neighbourhood {
             tracing::warn!("ranks that need memory at once may get too much: {error}");
         }
         let cores = Topology::here().effective_cores();
-        let settled = Self { me, arena, neighbours, cores, left: Mutex::default() };
-        Ok((settled, Places { mine: place, offsets: places }))
+        let neighbourhood = Self { me, arena, neighbours, cores, left: Mutex::default() };
+        Ok(Settled { neighbourhood, places: Places { mine: place, offsets: places }, hatches })
     }
 
     /// Sets memory aside for a new group of at most so many ranks.

@@ -19,6 +19,7 @@
 mod caller;
 mod door;
 mod frame;
+mod knock;
 mod letters;
 mod meet;
 mod parts;
@@ -433,7 +434,7 @@ impl Wire {
 
     /// Takes in those who stand at the door.
     fn open_door(&self, hub: &mut Hub) {
-        for (caller, socket, session) in hub.door.take_in(&self.secret, self.me) {
+        for (caller, socket, session) in hub.door.take_in(&self.secret) {
             let stream = Stream::new(Pipe::new(socket, self.encrypt.then_some(session)));
             if let Some(peer) = hub.peers.get_mut(caller.from as usize) {
                 peer.welcome(stream);

@@ -124,9 +124,17 @@ pub enum Refusal {
     /// It hung up in the middle, or the connection failed.
     #[error("it hung up ({0})")]
     HungUp(Errno),
-    /// It handed over no descriptor, or more than one.
-    #[error("it handed over {0} descriptors instead of one; is the limit on open files reached?")]
-    Descriptors(usize),
+    /// It handed over too few descriptors, or too many.
+    #[error(
+        "it handed over {found} descriptors instead of {expected}; is the limit on open files \
+         reached?"
+    )]
+    Descriptors {
+        /// How many.
+        found: usize,
+        /// How many it should have.
+        expected: usize,
+    },
     /// It handed over something of another size than it said.
     #[error("it handed over {found} bytes where it announced {announced}")]
     Size {

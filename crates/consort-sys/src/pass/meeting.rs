@@ -171,10 +171,10 @@ impl<'a> Meeting<'a> {
     }
 
     fn welcome(&mut self, rank: u32, talk: Talk) {
-        if let Some((descriptor, who, life)) = talk.into_gift()
+        if let Some(peer) = talk.into_gift()
             && self.missing.remove(&rank).is_some()
         {
-            self.found.insert(rank, Peer { rank, descriptor, process: who.process, life });
+            self.found.insert(rank, peer);
         }
     }
 

@@ -14,10 +14,10 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags,
 };
 
-use super::Offer;
 use super::credentials::Credentials;
 use super::error::Refusal;
 use super::frame::{self, Gift, Hello, PROOF_LEN};
+use super::{Offer, Peer};
 use crate::life::Life;
 
 #[derive(Debug)]
@@ -108,7 +108,7 @@ impl Talk {
                 Stage::Giving { rank } => {
                     self.given = self.given || self.give(offer, size)?;
                     let Some(gift) = self.hear::<{ Gift::LEN }>()? else { return Ok(None) };
-                    self.check(Gift::decode(&gift)?)?;
+                    self.check(Gift::decode(&gift)?, offer.count())?;
                     self.stage = Stage::Given { rank };
                 }
                 Stage::Given { rank } => {
@@ -128,14 +128,17 @@ impl Talk {
     }
 
     /// What was handed over, when all is done.
-    pub(super) fn into_gift(mut self) -> Option<(OwnedFd, Credentials, Life)> {
-        Some((self.descriptors.pop()?, self.who, self.life))
+    pub(super) fn into_gift(self) -> Option<Peer> {
+        let Stage::Given { rank } = self.stage else { return None };
+        let mut descriptors = self.descriptors.into_iter();
+        let (descriptor, second) = (descriptors.next()?, descriptors.next());
+        Some(Peer { rank, descriptor, second, process: self.who.process, life: self.life })
     }
 
     /// Reads a frame, no byte more; `None` while it is not whole.
     fn hear<const LEN: usize>(&mut self) -> Result<Option<[u8; LEN]>, Refusal> {
         while self.filled < LEN {
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
             let mut control = RecvAncillaryBuffer::new(&mut space);
             let mut rest = [IoSliceMut::new(&mut self.frame[self.filled..LEN])];
             let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
@@ -172,11 +175,12 @@ impl Talk {
     /// Hands the descriptor over. Not yet, when too many of this user's are on their way.
     fn give(&self, offer: &Offer<'_>, size: u64) -> Result<bool, Refusal> {
         let frame = Gift { from: offer.rank, size }.encode();
-        let descriptors = [offer.descriptor];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let descriptors = [offer.descriptor, offer.second.unwrap_or(offer.descriptor)];
+        let descriptors = &descriptors[..offer.count()];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        let fits = control.push(SendAncillaryMessage::ScmRights(&descriptors));
-        debug_assert!(fits, "there is space for one");
+        let fits = control.push(SendAncillaryMessage::ScmRights(descriptors));
+        debug_assert!(fits, "there is space for them");
         let frame = [IoSlice::new(&frame)];
         match rustix::net::sendmsg(&self.socket, &frame, &mut control, SendFlags::NOSIGNAL) {
             Ok(Gift::LEN) => Ok(true),
@@ -186,10 +190,14 @@ impl Talk {
         }
     }
 
-    fn check(&self, gift: Gift) -> Result<(), Refusal> {
-        let [descriptor] = &self.descriptors[..] else {
-            return Err(Refusal::Descriptors(self.descriptors.len()));
+    fn check(&self, gift: Gift, expected: usize) -> Result<(), Refusal> {
+        let found = self.descriptors.len();
+        let [descriptor, ..] = &self.descriptors[..] else {
+            return Err(Refusal::Descriptors { found, expected });
         };
+        if found != expected {
+            return Err(Refusal::Descriptors { found, expected });
+        }
         let found = super::size_of(descriptor.as_fd()).unwrap_or_default();
         if found != gift.size {
             return Err(Refusal::Size { found, announced: gift.size });
@@ -205,3 +213,5 @@ impl AsFd for Talk {
 }
 
 const LONGEST: usize = Hello::LEN;
+/// How many descriptors one gives.
+const MOST: usize = 2;

@@ -28,9 +28,35 @@ fn every_rank_gets_what_every_other_brought() {
 }
 
 #[test]
+fn a_second_descriptor_goes_with_the_first() {
+    let (rooms, all) = doors(&[0, 1]);
+    let threads: Vec<_> = (0..)
+        .zip(rooms)
+        .map(|(rank, door)| {
+            let peers = vec![all[1 - rank as usize].clone()];
+            thread::spawn(move || {
+                let (first, second) = (file(1), file(guests::size_for(rank)));
+                let (descriptor, second) = (first.as_fd(), Some(second.as_fd()));
+                door.exchange(
+                    Offer { rank, descriptor, second, token: &TOKEN },
+                    &peers,
+                    soon(LIMIT),
+                )
+            })
+        })
+        .collect();
+    for (rank, thread) in (0..).zip(threads) {
+        let [peer] = &thread.join().unwrap().unwrap()[..] else { panic!("one other") };
+        let second = peer.second.as_ref().unwrap();
+        assert_eq!(size_of(peer.descriptor.as_fd()), Ok(1));
+        assert_eq!(size_of(second.as_fd()), Ok(guests::size_for(1 - rank)));
+    }
+}
+
+#[test]
 fn one_rank_alone_has_nobody_to_wait_for() {
     let file = file(1);
-    let offer = Offer { rank: 0, descriptor: file.as_fd(), token: &TOKEN };
+    let offer = Offer { rank: 0, descriptor: file.as_fd(), second: None, token: &TOKEN };
     assert!(Door::open().unwrap().exchange(offer, &[], Instant::now()).unwrap().is_empty());
 }
 
@@ -44,7 +70,8 @@ fn a_rank_with_another_token_is_refused_and_the_right_ones_get_through() {
             let (knock, knocks) = mpsc::channel();
             strangers.push(thread::spawn(move || {
                 let (file, door) = (file(1), Door::open().unwrap());
-                let offer = Offer { rank: from, descriptor: file.as_fd(), token: &[9; 32] };
+                let offer =
+                    Offer { rank: from, descriptor: file.as_fd(), second: None, token: &[9; 32] };
                 knock.send(()).unwrap();
                 door.exchange(offer, &[peer], soon(LIMIT)).unwrap_err()
             }));
@@ -84,7 +111,7 @@ fn whoever_says_nothing_is_let_go() {
     let guest = Guest::knock(door.name());
     let file = file(1);
     let peers = [PeerDoor { rank: 0, name: String::new(), process: None }];
-    let offer = Offer { rank: 1, descriptor: file.as_fd(), token: &TOKEN };
+    let offer = Offer { rank: 1, descriptor: file.as_fd(), second: None, token: &TOKEN };
     let until = soon(meeting::SILENCE + Duration::from_secs(1));
     let error = door.exchange(offer, &peers, until).unwrap_err();
     assert!(error.to_string().contains("it said nothing for 2s"), "{error}");
@@ -102,7 +129,7 @@ fn the_deadline_names_who_did_not_come() {
         let peers: Vec<_> = peers.iter().filter(|peer| peer.rank != rank).cloned().collect();
         thread::spawn(move || {
             let file = file(1);
-            let offer = Offer { rank, descriptor: file.as_fd(), token: &TOKEN };
+            let offer = Offer { rank, descriptor: file.as_fd(), second: None, token: &TOKEN };
             door.exchange(offer, &peers, soon(Duration::from_millis(700))).unwrap_err()
         })
     });
@@ -118,7 +145,7 @@ fn the_deadline_names_who_did_not_come() {
 /// What rank 1 is told when it meets this peer, which does nothing.
 fn meet_alone(peer: PeerDoor) -> PassError {
     let file = file(1);
-    let offer = Offer { rank: 1, descriptor: file.as_fd(), token: &TOKEN };
+    let offer = Offer { rank: 1, descriptor: file.as_fd(), second: None, token: &TOKEN };
     Door::open().unwrap().exchange(offer, &[peer], soon(LIMIT)).unwrap_err()
 }
 
@@ -151,12 +178,12 @@ fn a_process_that_was_not_announced_is_refused() {
         let door = doors.pop().unwrap();
         move || {
             let file = file(1);
-            let offer = Offer { rank: 0, descriptor: file.as_fd(), token: &TOKEN };
+            let offer = Offer { rank: 0, descriptor: file.as_fd(), second: None, token: &TOKEN };
             door.exchange(offer, &own, soon(Duration::from_secs(1))).unwrap_err()
         }
     });
     let file = file(1);
-    let offer = Offer { rank: 1, descriptor: file.as_fd(), token: &TOKEN };
+    let offer = Offer { rank: 1, descriptor: file.as_fd(), second: None, token: &TOKEN };
     let error = door.exchange(offer, &peers, soon(Duration::from_secs(1))).unwrap_err();
     let why = format!("it is process {}, process 1 was announced", std::process::id());
     assert!(error.to_string().contains(&why), "{error}");
@@ -188,9 +215,9 @@ fn a_rank_that_hands_over_the_wrong_thing_is_an_error_that_names_it() {
     let empty = file(0);
     let right = file(1);
     let cases = [
-        (vec![], 1, Refusal::Descriptors(0)),
+        (vec![], 1, Refusal::Descriptors { found: 0, expected: 1 }),
         (vec![empty.as_fd()], 1, Refusal::Size { found: 0, announced: 1 }),
-        (vec![right.as_fd(), empty.as_fd()], 1, Refusal::Descriptors(2)),
+        (vec![right.as_fd(), empty.as_fd()], 1, Refusal::Descriptors { found: 2, expected: 1 }),
     ];
     for (descriptors, size, why) in cases {
         let door = Door::open().unwrap();
@@ -231,7 +258,7 @@ fn a_rank_that_hangs_up_may_come_again() {
 /// What becomes of rank 1 when it waits at this door for rank 0.
 fn receive_as_rank_1(door: Door) -> Result<Vec<Peer>, PassError> {
     let file = file(1);
-    let offer = Offer { rank: 1, descriptor: file.as_fd(), token: &TOKEN };
+    let offer = Offer { rank: 1, descriptor: file.as_fd(), second: None, token: &TOKEN };
     let peers = [PeerDoor { rank: 0, name: String::new(), process: None }];
     door.exchange(offer, &peers, soon(Duration::from_secs(2)))
 }
@@ -241,7 +268,7 @@ fn a_rank_is_listed_once_and_not_among_its_peers() {
     let peer = |rank| PeerDoor { rank, name: "nowhere".into(), process: None };
     let file = file(1);
     for (peers, twice) in [(vec![peer(2), peer(3), peer(2)], 2), (vec![peer(0), peer(1)], 1)] {
-        let offer = Offer { rank: 1, descriptor: file.as_fd(), token: &TOKEN };
+        let offer = Offer { rank: 1, descriptor: file.as_fd(), second: None, token: &TOKEN };
         let error = Door::open().unwrap().exchange(offer, &peers, soon(LIMIT)).unwrap_err();
         assert!(matches!(error, PassError::ListedTwice(rank) if rank == twice), "{error}");
     }

@@ -58,7 +58,7 @@ pub(crate) fn exchange(
     arena: &Arena,
     limit: Duration,
 ) -> Result<Vec<Peer>, PassError> {
-    let offer = Offer { rank: ctx.rank(), descriptor: arena.as_fd(), token: &TOKEN };
+    let offer = Offer { rank: ctx.rank(), descriptor: arena.as_fd(), second: None, token: &TOKEN };
     door.exchange(offer, peers, Instant::now() + limit)
 }
 

@@ -11,6 +11,8 @@ use consort_store::auth::{
 use consort_store::{HandshakeError, Secret};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
+use super::knock::knock;
+
 /// Who opens a connection, to whom, and which of theirs it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Caller {
@@ -59,14 +61,13 @@ impl Arriving {
     /// # Errors
     /// When it is gone, or there are no random numbers.
     pub(super) fn greet(
-        socket: TcpStream,
+        socket: Arc<TcpStream>,
         peer: SocketAddr,
         secret: &Secret,
     ) -> Result<Self, String> {
         let handshake = ServerHandshake::new(secret).map_err(|error| error.to_string())?;
         prepare(&socket).and_then(|()| write_all(&socket, handshake.greeting())).map_err(said)?;
         let (opening, received, since) = ([0; OPENING], 0, Instant::now());
-        let socket = Arc::new(socket);
         Ok(Self { socket, peer, handshake, opening, received, since })
     }
 
@@ -170,6 +171,7 @@ impl Dialling {
                         return Ok(None);
                     }
                     prepare(&self.socket).map_err(said)?;
+                    write_all(&self.socket, &knock(secret, self.caller.to)).map_err(said)?;
                     Stage::Greeting { greeting: [0; GREETING], received: 0 }
                 }
                 Stage::Greeting { greeting, received } => {

@@ -1,54 +1,143 @@
 //! Where other processes come in.
 
+use std::collections::BTreeMap;
+use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use consort_store::Secret;
 use consort_store::auth::Session;
+use consort_sys::hatch::{Chute, Hatch};
 
 use super::caller::{Arriving, Caller, Made};
+use super::knock::{Knocked, Knocking};
+use crate::neighbourhood::Hatches;
 
-/// A listening socket, and those who have come and not introduced themselves yet.
+/// A listening socket, which the ranks of a host share, and those who have come and not introduced
+/// themselves yet.
+///
+/// ```text
+///              ┌─ knocks for this rank ───────────────────────┐
+///  listener ───┤                                              ├──▶ arriving ──▶ here
+///              └─ for another ──▶ its chute ═══▶ its hatch ───┘
+/// ```
 #[derive(Debug)]
 pub(super) struct Door {
+    me: u32,
     listener: Arc<TcpListener>,
-    pub(super) arriving: Vec<Arriving>,
+    /// Where the other ranks of this host put who came for this one.
+    hatch: Option<Arc<Hatch>>,
+    /// Where those are put who came for another.
+    chutes: BTreeMap<u32, Chute>,
+    knocking: Vec<Knocking>,
+    arriving: Vec<Arriving>,
 }
 
 impl Door {
     /// At a socket that does not block.
-    pub(super) fn new(listener: TcpListener) -> Self {
-        Self { listener: Arc::new(listener), arriving: Vec::new() }
+    pub(super) fn new(me: u32, listener: TcpListener, hatches: Option<Hatches>) -> Self {
+        let (hatch, chutes) = match hatches {
+            Some(Hatches { mine, others }) => (Some(Arc::new(mine)), others),
+            None => (None, BTreeMap::new()),
+        };
+        let (knocking, arriving) = Default::default();
+        Self { me, listener: Arc::new(listener), hatch, chutes, knocking, arriving }
     }
 
-    pub(super) fn listener(&self) -> &Arc<TcpListener> {
-        &self.listener
+    /// Those who are introducing themselves.
+    pub(super) fn callers(&self) -> impl Iterator<Item = &Arc<TcpStream>> {
+        let knocking = self.knocking.iter().map(|it| &it.socket);
+        knocking.chain(self.arriving.iter().map(Arriving::socket))
+    }
+
+    /// Where others may come in, if there is room for them.
+    pub(super) fn ways_in(&self) -> Option<(Arc<TcpListener>, Option<Arc<Hatch>>)> {
+        self.has_room().then(|| (self.listener.clone(), self.hatch.clone()))
     }
 
     /// Those who have proved that they belong to the job.
-    pub(super) fn take_in(
-        &mut self,
-        secret: &Secret,
-        me: u32,
-    ) -> Vec<(Caller, Arc<TcpStream>, Session)> {
-        while self.arriving.len() < MOST
-            && let Ok((socket, peer)) = self.listener.accept()
-        {
-            match Arriving::greet(socket, peer, secret) {
-                Ok(arriving) => self.arriving.push(arriving),
-                Err(reason) => turn_away(peer, &reason),
+    pub(super) fn take_in(&mut self, secret: &Secret) -> Vec<(Caller, Arc<TcpStream>, Session)> {
+        self.accept();
+        for knocking in std::mem::take(&mut self.knocking) {
+            let (socket, peer) = (knocking.socket.clone(), knocking.peer);
+            match knocking.go_on(secret) {
+                Knocked::NotYet(knocking) => self.knocking.push(knocking),
+                Knocked::Wants(to) if to == self.me => self.greet(socket, peer, secret),
+                Knocked::Wants(to) => self.pass_on(&socket, peer, to),
+                Knocked::Refused(reason) => turn_away(peer, &reason),
             }
         }
+        self.take_over(secret);
+        self.introduced()
+    }
+
+    fn has_room(&self) -> bool {
+        self.knocking.len() + self.arriving.len() < MOST
+    }
+
+    fn accept(&mut self) {
+        while self.has_room()
+            && let Ok((socket, peer)) = self.listener.accept()
+        {
+            match socket.set_nonblocking(true) {
+                Ok(()) => self.knocking.push(Knocking::new(Arc::new(socket), peer)),
+                Err(error) => turn_away(peer, &error.to_string()),
+            }
+        }
+    }
+
+    fn greet(&mut self, socket: Arc<TcpStream>, peer: SocketAddr, secret: &Secret) {
+        match Arriving::greet(socket, peer, secret) {
+            Ok(arriving) => self.arriving.push(arriving),
+            Err(reason) => turn_away(peer, &reason),
+        }
+    }
+
+    /// To another rank of this host. If that cannot take it, the caller will come again.
+    fn pass_on(&self, socket: &TcpStream, peer: SocketAddr, to: u32) {
+        let Some(chute) = self.chutes.get(&to) else {
+            return turn_away(peer, &format!("it wants rank {to}, which is not on this host"));
+        };
+        match chute.hand(socket) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                turn_away(peer, &format!("it wants rank {to}, which has ended"));
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                turn_away(peer, &format!("it wants rank {to}, for which too many others wait"));
+            }
+            Err(error) => {
+                turn_away(peer, &format!("it cannot be passed on to rank {to}: {error}"));
+            }
+        }
+    }
+
+    /// Takes those over who came for this rank to another.
+    fn take_over(&mut self, secret: &Secret) {
+        while let Some(hatch) = self.hatch.as_ref().filter(|_| self.has_room()) {
+            match hatch.take().map(|taken| taken.map(into_stream)) {
+                Ok(None) => return,
+                Ok(Some((socket, Ok(peer)))) => self.greet(Arc::new(socket), peer, secret),
+                Ok(Some((_, Err(error)))) | Err(error) => {
+                    tracing::warn!("lost somebody who came to the data port: {error}");
+                }
+            }
+        }
+    }
+
+    fn introduced(&mut self) -> Vec<(Caller, Arc<TcpStream>, Session)> {
         let mut here = Vec::new();
         for arriving in std::mem::take(&mut self.arriving) {
             let peer = arriving.peer();
             match arriving.go_on() {
                 Made::NotYet(arriving) => self.arriving.push(arriving),
-                Made::Here(caller, socket, session) if caller.to == me => {
+                Made::Here(caller, socket, session) if caller.to == self.me => {
                     here.push((caller, socket, session));
                 }
                 Made::Here(caller, ..) => {
-                    turn_away(peer, &format!("it wants rank {}, and this is {me}", caller.to));
+                    let (to, me) = (caller.to, self.me);
+                    turn_away(peer, &format!("it wants rank {to}, and this is {me}"));
                 }
                 Made::Refused(reason) => turn_away(peer, &reason),
             }
@@ -57,9 +146,18 @@ impl Door {
     }
 }
 
+fn into_stream(taken: OwnedFd) -> (TcpStream, io::Result<SocketAddr>) {
+    let socket = TcpStream::from(taken);
+    let peer = socket.peer_addr();
+    (socket, peer)
+}
+
 fn turn_away(peer: SocketAddr, reason: &str) {
     tracing::warn!("turned {peer} away from the data port: {reason}");
 }
 
 /// How many may be introducing themselves at once.
 const MOST: usize = 256;
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,12 @@
 //! How the processes of a job find each other's doors.
 
+use std::collections::BTreeMap;
+use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 
 use consort_store::{Deadline, Secret, Store};
+use consort_sys::socket;
 use serde::{Deserialize, Serialize};
 
 use super::door::Door;
@@ -11,10 +14,11 @@ use super::peer::Peer;
 use super::signal::Signal;
 use super::{Hub, Wire};
 use crate::error::{Error, Result};
+use crate::neighbourhood::Hatches;
 use crate::options::Options;
 use crate::verdict::{decode, encode};
 
-/// What a rank tells the others.
+/// What the first rank of a host tells the others.
 #[derive(Debug, Serialize, Deserialize)]
 struct Entrance {
     address: SocketAddr,
@@ -28,41 +32,55 @@ struct Entrance {
 #[derive(Debug)]
 pub(crate) struct Site<'a> {
     pub(crate) me: u32,
-    pub(crate) world: u32,
+    /// For every rank of the world, the first that is on the same host.
+    pub(crate) firsts: Vec<u32>,
     pub(crate) epoch: u64,
     /// Under which address this host is reached.
     pub(crate) address: IpAddr,
-    /// A port that firewalls let through, if this rank may have it.
+    /// A port that firewalls let through, if this host may have it.
     pub(crate) port: Option<u16>,
     pub(crate) options: &'a Options,
 }
 
-/// Tells everyone where this rank's door is, and hears where theirs are. Nobody is connected yet.
+/// Tells everyone where this host's door is, and hears where theirs are. Nobody is connected yet.
+///
+/// The first rank of a host listens, and hands the socket to the others, which listen with it.
 ///
 /// # Errors
 /// When there is no port, when a rank tells nothing in time, or nonsense.
-pub(crate) fn meet(site: &Site<'_>, meeting: &dyn Store, until: Deadline) -> Result<Arc<Wire>> {
-    let (listener, is_known) = listen(site)?;
-    let address = listener.local_addr().map_err(Error::Port)?;
-    let secret = (site.me == 0).then(Secret::generate).transpose()?;
-    let mine = Entrance { address, is_known, secret: secret.map(|secret| secret.to_hex()) };
-    meeting.set(&key(site.me), &encode(&mine))?;
-    let keys: Vec<String> = (0..site.world).map(key).collect();
-    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    let mut entrances = Vec::new();
-    for (rank, told) in meeting.multi_get(&keys, until)?.iter().enumerate() {
-        let nonsense = |what| Error::Argument(format!("what rank {rank} told of its door {what}"));
-        entrances.push(decode::<Entrance>(told).map_err(nonsense)?);
-    }
-    let secret = entrances[0].secret.as_deref().and_then(|hex| hex.parse().ok());
-    let secret = secret.ok_or_else(|| Error::Argument("rank 0 told no secret".to_owned()))?;
-    let known: Vec<bool> = entrances.iter().map(|it| it.is_known).collect();
-    let peer = |(rank, it): (u32, &Entrance)| {
-        Peer::new(site.me, rank, it.address, dials(site.me, rank, &known))
+pub(crate) fn meet(
+    site: &Site<'_>,
+    hatches: Option<Hatches>,
+    meeting: &dyn Store,
+    until: Deadline,
+) -> Result<Arc<Wire>> {
+    let mine = if site.is_first(site.me) {
+        let (listener, entrance) = open(site, hatches.as_ref())?;
+        meeting.set(&key(site.me), &encode(&entrance))?;
+        Some(listener)
+    } else {
+        None
     };
-    let peers = (0..).zip(&entrances).map(peer).collect();
+    let entrances = hear(site, meeting, until)?;
+    let listener = match (mine, &hatches) {
+        // It lies there since before its address was told.
+        (None, Some(hatches)) => hatches.mine.take().map_err(Error::Port)?.map(TcpListener::from),
+        (mine, _) => mine,
+    };
+    let nothing = || io::Error::other("the first rank of this host did not hand on its socket");
+    let listener = listener.ok_or_else(|| Error::Port(nothing()))?;
+    let secret = entrances[&0].secret.as_deref().and_then(|hex| hex.parse().ok());
+    let secret = secret.ok_or_else(|| Error::Argument("rank 0 told no secret".to_owned()))?;
+    let entrance = |rank: u32| &entrances[&site.firsts[rank as usize]];
+    let is_known = |rank: u32| entrance(rank).is_known;
+    let peer = |rank: u32| {
+        let dials = dials((site.me, is_known(site.me)), (rank, is_known(rank)));
+        Peer::new(site.me, rank, entrance(rank).address, dials)
+    };
+    let peers = (0..site.firsts.len() as u32).map(peer).collect();
+    let door = Door::new(site.me, listener, hatches);
     let (stations, left) = Default::default();
-    let hub = Hub { peers, stations, door: Door::new(listener), left, dozing: 0 };
+    let hub = Hub { peers, stations, door, left, dozing: 0 };
     Ok(Arc::new(Wire {
         me: site.me,
         epoch: site.epoch,
@@ -75,10 +93,45 @@ pub(crate) fn meet(site: &Site<'_>, meeting: &dyn Store, until: Deadline) -> Res
     }))
 }
 
+impl Site<'_> {
+    fn is_first(&self, rank: u32) -> bool {
+        self.firsts[rank as usize] == rank
+    }
+}
+
+/// The first rank's part: listens for all of its host.
+fn open(site: &Site<'_>, hatches: Option<&Hatches>) -> Result<(TcpListener, Entrance)> {
+    let (listener, is_known) = listen(site)?;
+    let address = listener.local_addr().map_err(Error::Port)?;
+    for (rank, chute) in hatches.iter().flat_map(|hatches| &hatches.others) {
+        if let Err(error) = chute.hand(&listener) {
+            // Who waits for it finds out whether it is gone; the others need not know.
+            tracing::warn!("rank {rank} cannot be given the data port: {error}");
+        }
+    }
+    let secret = (site.me == 0).then(Secret::generate).transpose()?;
+    let secret = secret.map(|secret| secret.to_hex());
+    Ok((listener, Entrance { address, is_known, secret }))
+}
+
+/// What the first rank of every host has told.
+fn hear(site: &Site<'_>, meeting: &dyn Store, until: Deadline) -> Result<BTreeMap<u32, Entrance>> {
+    let ranks: Vec<u32> =
+        (0..site.firsts.len() as u32).filter(|&rank| site.is_first(rank)).collect();
+    let keys: Vec<String> = ranks.iter().copied().map(key).collect();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let mut entrances = BTreeMap::new();
+    for (rank, told) in ranks.into_iter().zip(meeting.multi_get(&keys, until)?) {
+        let nonsense = |what| Error::Argument(format!("what rank {rank} told of its door {what}"));
+        entrances.insert(rank, decode(&told).map_err(nonsense)?);
+    }
+    Ok(entrances)
+}
+
 /// Whether a rank opens the connections between itself and another: to a port that is known to be open
 /// if there is only one, otherwise the lower rank does.
-fn dials(me: u32, other: u32, known: &[bool]) -> bool {
-    match (known[me as usize], known[other as usize]) {
+fn dials((me, is_known): (u32, bool), (other, other_is_known): (u32, bool)) -> bool {
+    match (is_known, other_is_known) {
         (false, true) => true,
         (true, false) => false,
         _ => me < other,
@@ -90,6 +143,11 @@ fn listen(site: &Site<'_>) -> Result<(TcpListener, bool)> {
     let bind = |port| {
         let listener = TcpListener::bind(SocketAddr::new(site.address, port))?;
         listener.set_nonblocking(true)?;
+        // More than usual: it is one for all ranks of the host.
+        rustix::net::listen(&listener, BACKLOG)?;
+        if let Err(error) = socket::accept_who_speaks(&listener, SILENCE) {
+            tracing::debug!("the data port takes in who says nothing: {error}");
+        }
         Ok(listener)
     };
     if let Some(port) = site.port {
@@ -106,3 +164,8 @@ fn listen(site: &Site<'_>) -> Result<(TcpListener, bool)> {
 fn key(rank: u32) -> String {
     format!("wire/{rank}")
 }
+
+/// How many seconds the system keeps those who connect to the data port and say nothing.
+const SILENCE: u16 = 10;
+/// How many may wait to be accepted. The kernel takes less if its limit is less.
+const BACKLOG: i32 = 4096;

@@ -4,6 +4,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
+use consort_sys::hatch::Hatch;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::frame::Kind;
@@ -44,9 +45,12 @@ impl Wire {
 
     /// Sleeps. Says which connections can be read, by rank and index.
     fn sleep(&self, sockets: &Sockets, limit: Duration) -> Vec<(u32, usize)> {
-        let Sockets { streams, others, listener } = sockets;
+        let Sockets { streams, others, ways_in } = sockets;
         let mut list = vec![PollFd::new(&self.signal, PollFlags::IN)];
-        list.extend(listener.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
+        if let Some((listener, hatch)) = ways_in {
+            list.push(PollFd::new(listener, PollFlags::IN));
+            list.extend(hatch.iter().map(|hatch| PollFd::new(hatch, PollFlags::IN)));
+        }
         list.extend(others.iter().map(|(socket, flags)| PollFd::new(socket, *flags)));
         let before = list.len();
         list.extend(streams.iter().map(|it| PollFd::new(&it.socket, it.flags)));
@@ -80,12 +84,12 @@ impl Wire {
     /// All that is worth waiting for.
     fn sockets(&self, hub: &mut Hub) -> Sockets {
         let Hub { peers, stations, door, .. } = hub;
-        let arriving = door.arriving.iter().map(|it| (it.socket(), PollFlags::IN));
+        let arriving = door.callers().map(|socket| (socket, PollFlags::IN));
         let dialling = peers.iter().filter_map(|peer| peer.dialling.as_ref()).map(|it| {
             (it.socket(), if it.is_connecting() { PollFlags::OUT } else { PollFlags::IN })
         });
         let others = arriving.chain(dialling).map(|(socket, flags)| (socket.clone(), flags));
-        let (others, listener) = (others.collect(), Some(door.listener().clone()));
+        let (others, ways_in) = (others.collect(), door.ways_in());
         let mut streams = Vec::new();
         for peer in peers {
             let rank = peer.rank();
@@ -103,7 +107,7 @@ impl Wire {
                 streams.push(Polled { rank, at, socket: stream.socket().clone(), flags });
             }
         }
-        Sockets { streams, others, listener }
+        Sockets { streams, others, ways_in }
     }
 
     fn go_on_dialling(&self, hub: &mut Hub) {
@@ -121,7 +125,8 @@ impl Wire {
 struct Sockets {
     streams: Vec<Polled>,
     others: Vec<(Arc<TcpStream>, PollFlags)>,
-    listener: Option<Arc<TcpListener>>,
+    /// Where others come in.
+    ways_in: Option<(Arc<TcpListener>, Option<Arc<Hatch>>)>,
 }
 
 /// One connection of many.

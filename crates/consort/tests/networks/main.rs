@@ -7,6 +7,7 @@ mod meddler;
 mod meet;
 
 mod changed;
+mod door;
 mod secrecy;
 mod shapes;
 mod wrong;

@@ -56,7 +56,7 @@ pub(super) fn meet(
         let peers: Vec<_> = all.iter().filter(|peer| peer.rank != rank).cloned().collect();
         thread::spawn(move || {
             let file = file(size_for(rank));
-            let offer = Offer { rank, descriptor: file.as_fd(), token: &TOKEN };
+            let offer = Offer { rank, descriptor: file.as_fd(), second: None, token: &TOKEN };
             (rank, door.exchange(offer, &peers, until))
         })
     });
