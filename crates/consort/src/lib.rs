@@ -68,6 +68,10 @@ mod verdict;
 mod wire;
 mod work;
 
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub use wire::fuzzing;
+
 pub use backend::{Backend, Capabilities, Terms};
 pub use buffer::{Buffer, Input};
 pub use builder::Builder;

@@ -19,6 +19,8 @@
 mod caller;
 mod door;
 mod frame;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod knock;
 mod letters;
 mod meet;
@@ -150,8 +152,7 @@ impl Wire {
         if !stream.is_free()? || !may_send {
             return Ok(Moved::Nothing);
         }
-        let sum = self.integrity.then(|| parts::checksum_of_all(parts));
-        let moved = stream.send(&Header { sum, ..*header }, parts, done);
+        let moved = stream.send(header, parts, done);
         peer.has_sent(group, bytes);
         moved
     }
@@ -406,6 +407,7 @@ impl Wire {
         parts: &[Target<'_>],
         done: &mut usize,
     ) -> Result<Moved, Trouble> {
+        kept.check(from)?;
         let (header, expected) = (kept.header, parts::total(parts));
         if header.bytes as usize != expected {
             return Err(Trouble::Length { from, header, expected });
@@ -424,7 +426,8 @@ impl Wire {
         }
         let peer = &mut hub.peers[rank as usize];
         if let Some((socket, session)) = peer.connect(wanted, &self.secret) {
-            let stream = Stream::new(Pipe::new(socket, self.encrypt.then_some(session)));
+            let pipe = Pipe::new(socket, self.encrypt.then_some(session));
+            let stream = Stream::new(pipe, self.integrity);
             peer.welcome(stream);
         }
         if hub.peers[rank as usize].streams.is_empty() {
@@ -435,7 +438,8 @@ impl Wire {
     /// Takes in those who stand at the door.
     fn open_door(&self, hub: &mut Hub) {
         for (caller, socket, session) in hub.door.take_in(&self.secret) {
-            let stream = Stream::new(Pipe::new(socket, self.encrypt.then_some(session)));
+            let pipe = Pipe::new(socket, self.encrypt.then_some(session));
+            let stream = Stream::new(pipe, self.integrity);
             if let Some(peer) = hub.peers.get_mut(caller.from as usize) {
                 peer.welcome(stream);
             }
@@ -452,13 +456,20 @@ impl Wire {
     ) -> Result<Moved, Trouble> {
         let peer = &mut hub.peers[rank as usize];
         let what = broken.to_string();
-        let result = if let Broken::Gone(_) = broken {
-            peer.end_stream(at, &what);
-            Ok(Moved::Nothing)
-        } else {
-            peer.lose(&what);
-            peer.damage = Some(what.clone());
-            Err(Trouble::Damaged { from: rank, what })
+        let result = match broken {
+            Broken::Gone(_) => {
+                peer.end_stream(at, &what);
+                Ok(Moved::Nothing)
+            }
+            // Where the next frame begins is known all the same.
+            Broken::Changed(header) if header.kind.is_data() => {
+                Err(Trouble::Damaged { from: rank, what })
+            }
+            Broken::Changed(_) | Broken::Nonsense(_) => {
+                peer.lose(&what);
+                peer.damage = Some(what.clone());
+                Err(Trouble::Damaged { from: rank, what })
+            }
         };
         self.ring_if_dozing(hub);
         result

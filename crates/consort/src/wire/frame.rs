@@ -3,7 +3,7 @@
 //! ```text
 //!  0  kind      1  flags     2  track     4  position
 //!  8  bytes                 12  checksum (if flag 0 is set)
-//! 16  group                 24  epoch
+//! 16  group                 24  epoch     28  checksum of the header (if flag 0 is set)
 //! 32  number                40  digest
 //! 48  call, two words: operation, dtype, reduce op, root; count
 //! ```
@@ -43,7 +43,7 @@ pub(crate) struct Header {
     /// Their checksum, if there is one.
     pub(crate) sum: Option<u32>,
     pub(crate) group: u64,
-    /// The job's round.
+    /// The job's round, of which 32 bits are told.
     pub(crate) epoch: u64,
     /// Which of the group's calls it belongs to; of a [`Kind::Credit`], how many bytes were used up.
     pub(crate) number: u64,
@@ -65,6 +65,11 @@ impl Header {
         let words = [self.group, self.epoch, self.number, self.digest, self.call[0], self.call[1]];
         for (place, word) in bytes[16..].chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes[28..32].fill(0);
+        if self.sum.is_some() {
+            let sum = crc32c::crc32c(&bytes);
+            bytes[28..32].copy_from_slice(&sum.to_le_bytes());
         }
         bytes
     }
@@ -88,13 +93,22 @@ impl Header {
         }
         let half = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+        if bytes[1] == 1 {
+            let mut bare = *bytes;
+            bare[28..32].fill(0);
+            if crc32c::crc32c(&bare) != half(28) {
+                return Err(
+                    "a frame's header is not what was sent: its checksum differs".to_owned()
+                );
+            }
+        }
         let header = Self {
             kind,
             label: Label { track: u16::from_le_bytes([bytes[2], bytes[3]]), position: half(4) },
             bytes: half(8),
             sum: (bytes[1] == 1).then(|| half(12)),
             group: word(16),
-            epoch: word(24),
+            epoch: u64::from(half(24)),
             number: word(32),
             digest: word(40),
             call: [word(48), word(56)],
@@ -107,6 +121,11 @@ impl Header {
 }
 
 impl Kind {
+    /// Whether it is what a call or a message is made of.
+    pub(crate) const fn is_data(self) -> bool {
+        matches!(self, Self::Part | Self::Letter)
+    }
+
     /// How many bytes of data a frame can have.
     pub(crate) const fn most(self) -> usize {
         match self {
@@ -148,7 +167,7 @@ mod tests {
                 bytes: bytes % (kind.most() as u32 + 1),
                 sum,
                 group,
-                epoch,
+                epoch: u64::from(epoch as u32),
                 number,
                 digest,
                 call: [a, b],
@@ -169,6 +188,22 @@ mod tests {
             whole[0] = kind;
             if let Ok(header) = Header::decode(&whole) {
                 prop_assert!(header.bytes as usize <= header.kind.most());
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn with_checksums_no_bit_of_a_header_can_change(
+            header in any_header(),
+            sum in any::<u32>(),
+            bit in 0..8 * HEADER,
+        ) {
+            let mut bytes = Header { sum: Some(sum), ..header }.encode();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            // Whether there are checksums at all the connection knows.
+            if let Ok(other) = Header::decode(&bytes) {
+                prop_assert!(bit == 8 && other.sum.is_none());
             }
         }
     }

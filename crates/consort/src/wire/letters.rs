@@ -88,9 +88,11 @@ impl Wire {
         loop {
             self.fetch(&mut hub, from)?;
             let next = hub.letters(group, from).and_then(|kept| kept.pop_front());
-            let Some(Kept { header, rest, .. }) = next else {
+            let Some(kept) = next else {
                 return Ok(if *taken > before { Moved::Some } else { Moved::Nothing });
             };
+            kept.check(from)?;
+            let Kept { header, rest, .. } = kept;
             let total = Letter::unpack(header.call).bytes as usize;
             let end = *taken + rest.len();
             if end > total || target.is_some_and(|target| target.len() != total) {

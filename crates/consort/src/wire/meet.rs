@@ -83,7 +83,7 @@ pub(crate) fn meet(
     let hub = Hub { peers, stations, door, left, dozing: 0 };
     Ok(Arc::new(Wire {
         me: site.me,
-        epoch: site.epoch,
+        epoch: site.epoch & u64::from(u32::MAX),
         secret,
         encrypt: site.options.encrypt,
         integrity: site.options.integrity,

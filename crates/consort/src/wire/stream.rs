@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use consort_sys::view::{Source, Target};
 
+use super::Trouble;
 use super::frame::{HEADER, Header, Kind, Label};
 use super::parts::{self, Parts};
 use super::pipe::Pipe;
@@ -25,6 +26,8 @@ use crate::exec::Moved;
 #[derive(Debug)]
 pub(super) struct Stream {
     pipe: Pipe,
+    /// Whether all frames have checksums.
+    integrity: bool,
     /// What was read ahead: from `start` to `end`.
     ahead: Box<[u8; AHEAD]>,
     start: usize,
@@ -71,6 +74,21 @@ pub(super) struct Kept {
     /// How much of its data was taken before.
     pub(super) taken: usize,
     pub(super) rest: Vec<u8>,
+    /// Whether it is not what was sent, or was given up on the way.
+    changed: bool,
+}
+
+impl Kept {
+    /// Whether it is what was sent.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub(super) fn check(&self, from: u32) -> Result<(), Trouble> {
+        match self.changed {
+            true => Err(Trouble::Damaged { from, what: Broken::Changed(self.header).to_string() }),
+            false => Ok(()),
+        }
+    }
 }
 
 /// Why a connection cannot be used any more.
@@ -92,10 +110,13 @@ impl fmt::Display for Broken {
             }
             Self::Gone(error) => error.fmt(f),
             Self::Nonsense(what) => f.write_str(what),
-            Self::Changed(Header { bytes, number, .. }) => write!(
-                f,
-                "{bytes} bytes of call {number} are not what was sent: their checksum differs"
-            ),
+            Self::Changed(Header { kind, bytes, number, .. }) => {
+                let what = if *kind == Kind::Letter { "message" } else { "call" };
+                write!(
+                    f,
+                    "{bytes} bytes of {what} {number} are not what was sent: their checksum differs"
+                )
+            }
         }
     }
 }
@@ -110,10 +131,21 @@ impl From<io::Error> for Broken {
 }
 
 impl Stream {
-    pub(super) fn new(pipe: Pipe) -> Self {
+    pub(super) fn new(pipe: Pipe, integrity: bool) -> Self {
         let ahead = Box::new([0; AHEAD]);
         let (coming, going, words) = (None, None, Vec::new());
-        Self { pipe, ahead, start: 0, end: 0, coming, going, words, owed: 0, over: false }
+        Self {
+            pipe,
+            integrity,
+            ahead,
+            start: 0,
+            end: 0,
+            coming,
+            going,
+            words,
+            owed: 0,
+            over: false,
+        }
     }
 
     pub(super) fn socket(&self) -> &Arc<TcpStream> {
@@ -144,6 +176,9 @@ impl Stream {
         }
         let head = self.ahead[self.start..].first_chunk().expect("it is all there");
         let header = Header::decode(head).map_err(Broken::Nonsense)?;
+        if self.integrity && header.sum.is_none() {
+            return Err(Broken::Nonsense("a frame without a checksum".to_owned()));
+        }
         self.start += HEADER;
         self.coming = Some(Coming { header, taken: 0, kept: Vec::new(), sum: 0 });
         Ok(Some(header))
@@ -200,8 +235,10 @@ impl Stream {
         if coming.taken < total {
             return Ok(if moved > 0 { Moved::Some } else { Moved::Nothing });
         }
-        self.finish()?;
-        Ok(Moved::Whole)
+        match self.finish() {
+            (header, true) => Err(Broken::Changed(header)),
+            _ => Ok(Moved::Whole),
+        }
     }
 
     /// Keeps what has come of the frame at the front. Gives it when it has come to its end.
@@ -228,8 +265,11 @@ impl Stream {
         if coming.header.sum.is_some() {
             coming.sum = crc32c::crc32c_append(coming.sum, &coming.kept);
         }
-        let Coming { header, taken, kept, .. } = self.finish()?;
-        Ok(Some(Kept { header, taken, rest: kept }))
+        let (taken, rest) = (coming.taken, std::mem::take(&mut coming.kept));
+        match self.finish() {
+            (header, true) if !header.kind.is_data() => Err(Broken::Changed(header)),
+            (header, changed) => Ok(Some(Kept { header, taken, rest, changed })),
+        }
     }
 
     /// Sends what there is room for of a frame whose data are these parts, of which `done` bytes are
@@ -242,7 +282,8 @@ impl Stream {
     ) -> Result<Moved, Broken> {
         let name = name(header);
         if self.going.is_none() {
-            let (head, bytes) = (header.encode(), header.bytes as usize);
+            let sum = self.integrity.then(|| parts::checksum_of_all(parts));
+            let (head, bytes) = (Header { sum, ..*header }.encode(), header.bytes as usize);
             self.going = Some(Going { name, head, sent: 0, bytes });
         }
         let going = self.going.as_mut().expect("it was put there");
@@ -278,7 +319,8 @@ impl Stream {
 
     /// Says something, when there is room.
     pub(super) fn say(&mut self, header: &Header, data: &[u8]) {
-        self.words.extend_from_slice(&header.encode());
+        let sum = self.integrity.then(|| crc32c::crc32c(data));
+        self.words.extend_from_slice(&Header { sum, ..*header }.encode());
         self.words.extend_from_slice(data);
     }
 
@@ -350,13 +392,10 @@ impl Stream {
         Ok(read.is_some())
     }
 
-    /// The frame at the front has come to its end.
-    fn finish(&mut self) -> Result<Coming, Broken> {
-        let coming = self.coming.take().expect("a frame was found");
-        match coming.header.sum {
-            Some(sum) if sum != coming.sum => Err(Broken::Changed(coming.header)),
-            _ => Ok(coming),
-        }
+    /// The frame at the front has come to its end. Whether it is not what was sent.
+    fn finish(&mut self) -> (Header, bool) {
+        let Coming { header, sum, .. } = self.coming.take().expect("a frame was found");
+        (header, header.sum.is_some_and(|sent| sent != sum))
     }
 }
 

@@ -1,10 +1,13 @@
 //! A bit that turns over between two hosts.
 
-use consort::{Builder, Group, Result};
-use consort_testkit::{Context, skip};
+use std::thread;
+use std::time::Duration;
+
+use consort::{Builder, Error, Group, ReduceOp, Result};
+use consort_testkit::{Context, Ranks, skip};
 
 use crate::meddler::{Meddling, PATTERN, PORT, meddle, two_ranks};
-use crate::meet::invited;
+use crate::meet::{LIMIT, invited};
 
 #[test]
 fn with_checksums_a_changed_bit_is_an_error_that_names_the_rank_and_the_call_on_every_rank() {
@@ -57,6 +60,36 @@ fn what_is_sealed_cannot_be_changed_without_notice() {
         assert_eq!(changed, 0);
         assert!(error.contains("rank 0 "), "{error}");
     }
+}
+
+#[test]
+fn a_call_that_is_given_up_half_sent_is_no_damage_and_other_groups_go_on() {
+    let mut job = Ranks::new(2).limit(LIMIT).start(|ctx| {
+        let group = invited(ctx).interface("lo").integrity(true).init().unwrap();
+        let other = group.new_group(&[0, 1]).unwrap().unwrap();
+        group.barrier().unwrap();
+        if group.rank() == 0 {
+            thread::scope(|scope| {
+                let giving_up = scope.spawn(|| {
+                    // Until there is no more room on the way.
+                    thread::sleep(Duration::from_millis(500));
+                    other.abort("enough");
+                });
+                other.broadcast(&mut vec![7_u8; 64 << 20], 0).unwrap_err();
+                giving_up.join().unwrap();
+            });
+            ctx.reach("given up");
+        }
+        let _: bool = ctx.told("go");
+        let mut sum = vec![1.5; 100_000];
+        group.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
+        assert!(sum == vec![3.0; 100_000]);
+        let error = other.barrier().unwrap_err();
+        assert!(matches!(error, Error::Aborted { by: 0, .. }), "{error}");
+    });
+    job.await_point(0, "given up");
+    job.tell("go", &true);
+    job.expect_all();
 }
 
 /// Makes a few calls, one of which has the pattern. Says how many bits came changed, and the error if
