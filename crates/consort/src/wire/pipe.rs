@@ -75,12 +75,14 @@ impl Pipe {
 #[derive(Debug)]
 struct Seal {
     session: Session,
-    plain: Vec<u8>,
+    plain: Box<[u8]>,
     /// Sealed, of which `sent` bytes are out. Empty once all are.
     outgoing: Vec<u8>,
     sent: usize,
-    /// Records that have come, the last perhaps in part.
-    incoming: Vec<u8>,
+    /// Records that have come, from `start` to `end`, the last perhaps in part.
+    incoming: Box<[u8]>,
+    start: usize,
+    end: usize,
     /// Opened, of which `used` bytes were asked for.
     opened: Vec<u8>,
     used: usize,
@@ -88,24 +90,25 @@ struct Seal {
 
 impl Seal {
     fn new(session: Session) -> Self {
-        let (plain, outgoing, incoming, opened) = Default::default();
-        Self { session, plain, outgoing, sent: 0, incoming, opened, used: 0 }
+        let (plain, incoming) = (vec![0; RECORD_PLAIN].into(), vec![0; INCOMING].into());
+        let (outgoing, opened) = Default::default();
+        Self { session, plain, outgoing, sent: 0, incoming, start: 0, end: 0, opened, used: 0 }
     }
 
     fn write(&mut self, socket: &TcpStream, parts: &[Source<'_>]) -> io::Result<Option<usize>> {
         if !self.flush(socket)? {
             return Ok(None);
         }
-        self.plain.clear();
+        let mut filled = 0;
         for part in parts {
-            let len = part.len().min(RECORD_PLAIN - self.plain.len());
-            let at = self.plain.len();
-            self.plain.resize(at + len, 0);
-            Target::from(&mut self.plain[at..]).copy_from(part.slice(0..len));
+            let len = part.len().min(RECORD_PLAIN - filled);
+            let room = Target::from(&mut self.plain[filled..filled + len]);
+            room.copy_from(part.slice(0..len));
+            filled += len;
         }
-        self.session.sealer.seal(&self.plain, &mut self.outgoing);
+        self.session.sealer.seal(&self.plain[..filled], &mut self.outgoing);
         self.flush(socket)?;
-        Ok(Some(self.plain.len()))
+        Ok(Some(filled))
     }
 
     /// Whether all that was sealed is out.
@@ -142,24 +145,36 @@ impl Seal {
         self.opened.clear();
         self.used = 0;
         loop {
-            if let Some(length) = Opener::whole(&self.incoming) {
-                let record = &self.incoming[..length];
-                let opened = self.session.opener.open(record, &mut self.opened);
+            let come = &self.incoming[self.start..self.end];
+            if let Some(length) = Opener::whole(come) {
+                let opened = self.session.opener.open(&come[..length], &mut self.opened);
                 opened.map_err(|forged| io::Error::new(io::ErrorKind::InvalidData, forged))?;
-                self.incoming.drain(..length);
+                self.start += length;
                 if !self.opened.is_empty() {
                     return Ok(true);
                 }
-                continue;
+            } else if !self.fetch(socket)? {
+                return Ok(false);
             }
-            let at = self.incoming.len();
-            self.incoming.resize(RECORD_PLAIN + RECORD_OVERHEAD, 0);
-            let read = not_now(socket::receive(socket, &[Target::from(&mut self.incoming[at..])]));
-            self.incoming.truncate(at + read.as_ref().map_or(0, |read| read.unwrap_or(0)));
-            match read? {
-                None => return Ok(false),
-                Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Some(_) => {}
+        }
+    }
+
+    /// Reads what has come behind a record that is not all there. Whether there was something.
+    fn fetch(&mut self, socket: &TcpStream) -> io::Result<bool> {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        } else if self.start + RECORD_PLAIN + RECORD_OVERHEAD > self.incoming.len() {
+            // A whole record has room from the beginning on.
+            self.incoming.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        let room = Target::from(&mut self.incoming[self.end..]);
+        match not_now(socket::receive(socket, &[room]))? {
+            None => Ok(false),
+            Some(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Some(read) => {
+                self.end += read;
+                Ok(true)
             }
         }
     }
@@ -173,3 +188,6 @@ fn not_now(moved: io::Result<usize>) -> io::Result<Option<usize>> {
         Err(error) => Err(error),
     }
 }
+
+/// Room for what comes: a few records.
+const INCOMING: usize = 4 * (RECORD_PLAIN + RECORD_OVERHEAD);
