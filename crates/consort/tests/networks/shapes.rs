@@ -31,7 +31,7 @@ everything_works! {
     a_network_with_the_smallest_packets: 4 on Network::of(2).mtu(1280), up to 20_000;
     a_network_that_is_far_away_and_loses_packets:
         2 on Network::of(2).delay(Duration::from_millis(20)).loss(1.0), up to 20_000;
-    firewalls_that_let_one_port_through: 3 on Network::of(3).firewall([PORT]), up to MANY;
+    firewalls_that_let_one_port_through: 6 on Network::of(3).firewall([PORT]), up to 20_000;
 }
 
 fn meet(ctx: &Context) -> Group {
