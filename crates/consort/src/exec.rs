@@ -13,9 +13,9 @@
 //! ```
 //!
 //! **Exactness.** Operands meet on one rank and are combined there by one kernel, in the order of ranks:
-//! results have the same bits as if all ranks shared their memory. Only between very many ranks, or
-//! where the caller names an algorithm, values are combined on the way; and only where combining two
-//! by two rounds no more often.
+//! results have the same bits as if all ranks shared their memory. Values are combined on the way only
+//! where that saves many messages: of medium size between four ranks and more, between very many, or
+//! where the caller names an algorithm; and only where combining two by two rounds no more often.
 //!
 //! **Agreement.** What a rank sends, and what it expects, follows from the call and the world alone:
 //! the choice looks at nothing that other ranks cannot know.

@@ -31,6 +31,7 @@ mod rest;
 mod signal;
 mod station;
 mod stream;
+mod tuning;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -50,6 +51,7 @@ use self::signal::Signal;
 pub(crate) use self::station::Ending;
 use self::station::Station;
 use self::stream::{Broken, Kept, Stream};
+use self::tuning::Tuning;
 use crate::exec::{Label, Moved};
 
 /// The wire.
@@ -62,8 +64,6 @@ pub(crate) struct Wire {
     encrypt: bool,
     /// Whether data carry checksums.
     integrity: bool,
-    /// How many connections two processes have, if that was said.
-    streams: Option<usize>,
     signal: Signal,
     hub: Mutex<Hub>,
 }
@@ -77,6 +77,8 @@ struct Hub {
     door: Door,
     /// Groups that this process has left, the last ones: nothing is kept for them.
     left: VecDeque<u64>,
+    /// How many connections two processes have.
+    tuning: Tuning,
     /// How many threads doze.
     dozing: usize,
 }
@@ -121,14 +123,15 @@ impl Wire {
     ) -> Result<Moved, Trouble> {
         let mut hub = self.lock();
         self.connect(&mut hub, to);
-        let peer = &mut hub.peers[to as usize];
+        let Hub { peers, tuning, .. } = &mut *hub;
+        let peer = &mut peers[to as usize];
         if let Some(what) = peer.damage.clone() {
             return Err(Trouble::Damaged { from: to, what });
         }
         if peer.streams.is_empty() {
             return Ok(Moved::Nothing);
         }
-        let at = usize::from(header.label.track) % peer.streams.len();
+        let at = usize::from(header.label.track) % peer.streams.len().min(tuning.streams());
         match self.send_on(peer, at, header, parts, done) {
             Ok(moved) => Ok(moved),
             Err(broken) => self.break_off(&mut hub, to, at, broken),
@@ -225,10 +228,16 @@ impl Wire {
     ) -> Result<bool, Trouble> {
         let mut hub = self.lock();
         let mut moved = false;
-        for &(from, _) in asked {
+        for &(from, label) in asked {
             for at in 0..hub.peers[from as usize].streams.len() {
-                let Some(header) = self.front(&mut hub, from, at, group)? else { continue };
-                if !asked.contains(&(from, header.label)) || header.number != number {
+                if label == Label::NONE {
+                    // It waits for room, which the rank may have told of.
+                    self.front(&mut hub, from, at, group)?;
+                }
+                let stream = hub.peers[from as usize].streams.get(at);
+                let front = stream.and_then(Stream::front);
+                if front.is_some_and(|it| it.number != number || !asked.contains(&(from, it.label)))
+                {
                     moved |= self.keep(&mut hub, from, at)?;
                 }
             }
@@ -237,6 +246,11 @@ impl Wire {
         station.awaited.clear();
         station.awaited.extend(asked.iter().map(|(from, _)| from));
         Ok(moved)
+    }
+
+    /// Takes notice of how long a call took that sent so many bytes.
+    pub(crate) fn note(&self, bytes: usize, took: Duration) {
+        self.lock().tuning.note(bytes, took);
     }
 
     /// Tells ranks of the world that a call waits for them: they may be making another.
@@ -279,7 +293,7 @@ impl Wire {
         let mut hub = self.lock();
         for peer in hub.peers_of(ranks, self.me) {
             peer.forget(group);
-            peer.say_everywhere(&word(Kind::Leave, group, self.epoch, 0));
+            peer.say_farewell(group, self.epoch);
         }
         hub.stations.remove(&group);
         hub.left.push_back(group);
@@ -376,7 +390,7 @@ impl Wire {
         }
         match kind {
             Kind::Credit => peer.credit(group, number),
-            Kind::Leave => peer.leave(group),
+            Kind::Leave => peer.leave(group, number),
             Kind::Ask => {
                 let station = hub.stations.entry(group).or_default();
                 station.asks.insert(from, kept.header);
@@ -420,7 +434,7 @@ impl Wire {
 
     /// Makes what connections are missing, as far as that goes.
     fn connect(&self, hub: &mut Hub, rank: u32) {
-        let wanted = self.streams.unwrap_or(1);
+        let wanted = hub.tuning.streams();
         if hub.peers[rank as usize].streams.len() >= wanted {
             return;
         }

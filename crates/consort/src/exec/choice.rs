@@ -3,7 +3,7 @@
 use consort_plan::{Collective, Layout, algo, choose};
 use consort_sys::dtype::{Dtype, ReduceOp};
 
-use super::plan::Numbers;
+use super::plan::{Numbers, SMALL};
 use super::recipe::Recipe;
 use crate::error::{Error, Result};
 
@@ -73,7 +73,21 @@ impl Choices {
             return None;
         }
         let many = || (self.world() > MOST_EXACT).then(|| self.chosen(op, bytes));
-        self.named(op).or_else(many).map(|algorithm| Recipe::Plan { algorithm, op })
+        let medium = || self.is_medium(op, bytes).then_some("halving");
+        let chosen = self.named(op).or_else(many).or_else(medium);
+        chosen.map(|algorithm| Recipe::Plan { algorithm, op })
+    }
+
+    /// Whether so much data is best halved from round to round: messages cost more than what is in
+    /// them, and there are fewer of them than if every rank wrote to every other.
+    fn is_medium(&self, op: Collective, bytes: usize) -> bool {
+        let is_small = || bytes * self.world() <= SMALL;
+        let has_halves = match op {
+            Collective::AllReduce => !is_small(),
+            Collective::ReduceScatter => true,
+            _ => false,
+        };
+        has_halves && self.world() > 3 && bytes / self.world() < LARGE_PART
     }
 }
 
@@ -85,5 +99,7 @@ fn may_combine_in_pairs((dtype, op): Numbers) -> bool {
     is_plain && (!is_rounded || matches!(op, ReduceOp::Min | ReduceOp::Max))
 }
 
+/// Parts of this size are worth a message of their own.
+const LARGE_PART: usize = 256 << 10;
 /// Up to so many ranks, operands meet before they are combined.
 const MOST_EXACT: usize = 32;

@@ -51,6 +51,11 @@ pub(crate) struct Label {
     pub(crate) position: u32,
 }
 
+impl Label {
+    /// No message has it.
+    pub(crate) const NONE: Self = Self { track: u16::MAX, position: u32::MAX };
+}
+
 /// How far a message has moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moved {

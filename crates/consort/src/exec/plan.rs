@@ -148,7 +148,7 @@ impl Planner<'_> {
     fn all_gather<'a>(&self, input: Source<'a>, outputs: Outputs<'a>) -> (Recipe, Buffers<'a>) {
         let op = Collective::AllGather;
         let bytes: usize = (0..self.world).map(|rank| outputs.part(rank, self.world).len()).sum();
-        let recipe = self.choices.moving(op, || match bytes <= SMALL {
+        let recipe = self.choices.moving(op, || match bytes <= FEW_ROUNDS {
             true => Recipe::Plan { algorithm: "bruck", op },
             false => Recipe::AllGather,
         });
@@ -186,7 +186,9 @@ impl Planner<'_> {
 }
 
 /// Up to so many bytes of all ranks together, the number of rounds counts.
-const SMALL: usize = 64 << 10;
+pub(super) const SMALL: usize = 64 << 10;
+/// Up to so many bytes that all are to have, too.
+const FEW_ROUNDS: usize = 1 << 20;
 /// Up to so many bytes a part is better sent in company.
 const TINY: usize = 512;
 /// Up to so many ranks, one talks to all.

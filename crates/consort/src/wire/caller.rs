@@ -42,6 +42,8 @@ pub(super) enum Made<T> {
     NotYet(T),
     Here(Caller, Arc<TcpStream>, Session),
     Refused(String),
+    /// Nobody listens.
+    Closed,
 }
 
 /// A connection that somebody has opened.
@@ -117,6 +119,8 @@ pub(super) struct Dialling {
     socket: Arc<TcpStream>,
     caller: Caller,
     stage: Stage,
+    /// Whether nobody listens there.
+    is_closed: bool,
 }
 
 #[derive(Debug)]
@@ -139,7 +143,7 @@ impl Dialling {
             other => other?,
         }
         let (socket, stage) = (Arc::new(TcpStream::from(socket)), Stage::Connecting);
-        Ok(Self { socket, caller, stage })
+        Ok(Self { socket, caller, stage, is_closed: false })
     }
 
     pub(super) fn socket(&self) -> &Arc<TcpStream> {
@@ -156,6 +160,7 @@ impl Dialling {
         match self.advance(secret) {
             Ok(None) => Made::NotYet(self),
             Ok(Some(session)) => Made::Here(self.caller, self.socket, session),
+            Err(_) if self.is_closed => Made::Closed,
             Err(reason) => Made::Refused(reason),
         }
     }
@@ -165,6 +170,7 @@ impl Dialling {
             let next = match &mut self.stage {
                 Stage::Connecting => {
                     if let Some(error) = self.socket.take_error().map_err(said)? {
+                        self.is_closed = error.kind() == io::ErrorKind::ConnectionRefused;
                         return Err(said(error));
                     }
                     if self.socket.peer_addr().is_err() {

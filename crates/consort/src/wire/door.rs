@@ -140,6 +140,7 @@ impl Door {
                     turn_away(peer, &format!("it wants rank {to}, and this is {me}"));
                 }
                 Made::Refused(reason) => turn_away(peer, &reason),
+                Made::Closed => {}
             }
         }
         here

@@ -45,7 +45,8 @@ pub(crate) struct Header {
     pub(crate) group: u64,
     /// The job's round, of which 32 bits are told.
     pub(crate) epoch: u64,
-    /// Which of the group's calls it belongs to; of a [`Kind::Credit`], how many bytes were used up.
+    /// Which of the group's calls it belongs to; of a [`Kind::Credit`], how many bytes were used up, of a
+    /// [`Kind::Leave`], on how many connections it is said, of a [`Kind::Halt`], who has ended the group.
     pub(crate) number: u64,
     /// A digest of that call and of all before it.
     pub(crate) digest: u64,

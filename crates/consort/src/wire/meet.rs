@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::door::Door;
 use super::peer::Peer;
 use super::signal::Signal;
+use super::tuning::Tuning;
 use super::{Hub, Wire};
 use crate::error::{Error, Result};
 use crate::neighbourhood::Hatches;
@@ -80,14 +81,14 @@ pub(crate) fn meet(
     let peers = (0..site.firsts.len() as u32).map(peer).collect();
     let door = Door::new(site.me, listener, hatches);
     let (stations, left) = Default::default();
-    let hub = Hub { peers, stations, door, left, dozing: 0 };
+    let tuning = Tuning::new(site.options.streams.map(|streams| usize::from(streams.get())));
+    let hub = Hub { peers, stations, door, left, tuning, dozing: 0 };
     Ok(Arc::new(Wire {
         me: site.me,
         epoch: site.epoch & u64::from(u32::MAX),
         secret,
         encrypt: site.options.encrypt,
         integrity: site.options.integrity,
-        streams: site.options.streams.map(|streams| usize::from(streams.get())),
         signal: Signal::new().map_err(Error::Port)?,
         hub: Mutex::new(hub),
     }))

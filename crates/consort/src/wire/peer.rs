@@ -23,6 +23,8 @@ pub(super) struct Peer {
     pub(super) dialling: Option<Dialling>,
     /// When a dial that failed may be repeated.
     again: Option<Instant>,
+    /// How many have failed since there was a connection.
+    failed: u32,
     /// Why it cannot be heard any more.
     lost: Option<String>,
     /// Since when not all connections are there that were.
@@ -30,8 +32,8 @@ pub(super) struct Peer {
     /// Whether it sent what cannot be, and what.
     pub(super) damage: Option<String>,
     flows: HashMap<u64, Flow>,
-    /// On how many connections it has said that it left a group.
-    left: HashMap<u64, usize>,
+    /// On how many connections it has yet to say that it left a group.
+    left: HashMap<u64, u64>,
 }
 
 /// How many bytes of a group went to it and came from it. Between two processes no more of a group's
@@ -55,6 +57,7 @@ impl Peer {
             streams: Vec::new(),
             dialling: None,
             again: None,
+            failed: 0,
             lost: None,
             breaking: None,
             damage: None,
@@ -95,7 +98,7 @@ impl Peer {
     /// Takes a connection that was made.
     pub(super) fn welcome(&mut self, stream: Stream) {
         if self.lost.is_none() {
-            self.again = None;
+            (self.again, self.failed) = (None, 0);
             self.streams.push(stream);
         }
     }
@@ -109,12 +112,13 @@ impl Peer {
             let stream = self.streams.len() as u32;
             match Dialling::begin(self.endpoint, Caller { stream, ..self.caller }) {
                 Ok(dialling) => self.dialling = Some(dialling),
-                Err(error) => self.fail(&error.to_string()),
+                Err(error) => self.fail(&error.to_string(), false),
             }
         }
         match self.dialling.take()?.go_on(secret) {
             Made::NotYet(dialling) => self.dialling = Some(dialling),
-            Made::Refused(reason) => self.fail(&reason),
+            Made::Refused(reason) => self.fail(&reason, false),
+            Made::Closed => self.fail("nobody listens there", true),
             Made::Here(_, socket, session) => return Some((socket, session)),
         }
         None
@@ -148,13 +152,15 @@ impl Peer {
         flow.used_there = flow.used_there.max(used.min(flow.sent));
     }
 
-    pub(super) fn leave(&mut self, group: u64) {
-        *self.left.entry(group).or_default() += 1;
+    /// Takes notice that it has left a group, which it says on so many connections.
+    pub(super) fn leave(&mut self, group: u64, times: u64) {
+        let left = self.left.entry(group).or_insert(times);
+        *left = left.saturating_sub(1);
     }
 
     /// Whether it has left a group, and nothing of it is on its way.
     pub(super) fn has_left(&self, group: u64) -> bool {
-        self.left.get(&group).is_some_and(|&said| said >= self.streams.len())
+        self.left.get(&group) == Some(&0)
     }
 
     /// Forgets a group that this process has left.
@@ -171,9 +177,10 @@ impl Peer {
         }
     }
 
-    /// Says something on every connection.
-    pub(super) fn say_everywhere(&mut self, header: &Header) {
-        (0..self.streams.len()).for_each(|at| self.say_on(at, header, &[]));
+    /// Says that this process leaves a group: behind all that it has sent, on every connection.
+    pub(super) fn say_farewell(&mut self, group: u64, epoch: u64) {
+        let header = word(Kind::Leave, group, epoch, self.streams.len() as u64);
+        (0..self.streams.len()).for_each(|at| self.say_on(at, &header, &[]));
     }
 
     /// Sends what was said, as far as there is room.
@@ -197,7 +204,7 @@ impl Peer {
     }
 
     /// A connection could not be made. It may be a matter of time.
-    fn fail(&mut self, reason: &str) {
+    fn fail(&mut self, reason: &str, is_refused: bool) {
         if self.again.is_none() {
             let (rank, endpoint) = (self.rank(), self.endpoint);
             tracing::warn!(
@@ -205,6 +212,11 @@ impl Peer {
             );
         }
         self.again = Some(Instant::now() + PAUSE);
+        self.failed += 1;
+        // Its door was open before anybody knew of it.
+        if is_refused && self.failed >= TRIES {
+            self.lose(reason);
+        }
     }
 }
 
@@ -222,5 +234,7 @@ pub(super) fn word(kind: Kind, group: u64, epoch: u64, number: u64) -> Header {
 const WINDOW: u64 = 16 << 20;
 /// When one connection ends, so long the others may take to.
 const BREAK: Duration = Duration::from_millis(500);
+/// A rank where so many dials in a row find nobody has ended.
+const TRIES: u32 = 5;
 /// Before a dial is repeated.
 const PAUSE: Duration = Duration::from_millis(200);

@@ -1,6 +1,7 @@
 //! A call's messages, as the wire carries them.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use consort_sys::view::{Source, Target};
 
@@ -25,6 +26,9 @@ pub(super) struct CallLinks<'a> {
     /// Whom something was sent to, if nothing was received.
     sent_to: Vec<u32>,
     has_received: bool,
+    /// How many bytes were sent.
+    sent: usize,
+    began: Option<Instant>,
 }
 
 impl<'a> CallLinks<'a> {
@@ -35,7 +39,8 @@ impl<'a> CallLinks<'a> {
         call: Description,
     ) -> Self {
         let (asked, sent_to) = (Vec::new(), Vec::new());
-        Self { route, lookout, history, call, asked, sent_to, has_received: false }
+        let (has_received, sent, began) = (false, 0, None);
+        Self { route, lookout, history, call, asked, sent_to, has_received, sent, began }
     }
 
     pub(super) fn wire(&self) -> &'a Arc<Wire> {
@@ -44,17 +49,20 @@ impl<'a> CallLinks<'a> {
 
     /// The call is done. Ranks that only send would never find out that they make different calls.
     pub(super) fn finish(self) -> Result<()> {
+        if let Some(began) = self.began {
+            self.route.wire().note(self.sent, began.elapsed());
+        }
         if self.has_received || self.sent_to.is_empty() {
             return Ok(());
         }
-        let peeked = self.route.wire().peek(&self.wanted(NOTHING), &self.sent_to);
+        let peeked = self.route.wire().peek(&self.wanted(Label::NONE), &self.sent_to);
         peeked.map_err(|trouble| self.complain(trouble))
     }
 
     /// Tells those who are waited for what this rank waits in.
     pub(super) fn ask(&self, awaited: &[usize]) {
         let ranks = awaited.iter().map(|&rank| self.route.in_world(rank));
-        self.route.wire().ask(&self.header(Kind::Ask, NOTHING, 0), ranks);
+        self.route.wire().ask(&self.header(Kind::Ask, Label::NONE, 0), ranks);
     }
 
     /// Compares the calls in which others wait for this rank with its own.
@@ -138,12 +146,18 @@ impl Links for CallLinks<'_> {
         done: &mut usize,
     ) -> Result<Moved> {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        if bytes >= LARGE {
+            self.began.get_or_insert_with(Instant::now);
+        }
         let header = self.header(Kind::Part, label, bytes);
         let to = self.route.in_world(to);
         let moved = self.route.wire().send(to, &header, parts, done);
         let moved = moved.map_err(|trouble| self.complain(trouble))?;
+        if moved == Moved::Whole {
+            self.sent += bytes;
+        }
         match moved {
-            Moved::Nothing => self.asked.push((to, NOTHING)),
+            Moved::Nothing => self.asked.push((to, Label::NONE)),
             Moved::Whole if !self.has_received => self.sent_to.push(to),
             _ => {}
         }
@@ -198,5 +212,5 @@ fn in_words(call: [u64; 2]) -> String {
     }
 }
 
-/// No frame has it: what is waited for from that rank is room.
-const NOTHING: Label = Label { track: u16::MAX, position: u32::MAX };
+/// Calls with messages of this size are timed.
+const LARGE: usize = 64 << 10;

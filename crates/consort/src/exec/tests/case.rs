@@ -1,6 +1,6 @@
 //! A call of all ranks, with its memory and what should be there in the end.
 
-use consort_plan::Layout;
+use consort_plan::{Collective, Layout};
 use consort_sys::dtype::{Dtype, ReduceOp};
 use consort_sys::reduce::Kernel;
 use consort_sys::view::{Source, Target};
@@ -86,7 +86,26 @@ impl Case {
 
     /// Whether values are such that the order does not matter, or the order is that of ranks.
     fn is_in_order(&self) -> bool {
-        self.is_tame() || (self.algorithm.is_none() && self.world <= 32)
+        self.is_tame() || !self.is_combined_on_the_way()
+    }
+
+    fn is_combined_on_the_way(&self) -> bool {
+        let bytes = self.count * self.dtype.size();
+        let (op, bytes) = match self.kind {
+            Kind::AllReduce => (Collective::AllReduce, bytes),
+            Kind::Reduce => (Collective::Reduce { root: 0 }, bytes),
+            Kind::ReduceScatter => {
+                let parts = (0..self.world).map(|to| self.part(0, to));
+                (Collective::ReduceScatter, parts.sum())
+            }
+            _ => return false,
+        };
+        self.choices().combining(op, bytes, (self.dtype, self.op)).is_some()
+    }
+
+    fn choices(&self) -> Choices {
+        let hosts = self.world.div_ceil(2) as u32;
+        Choices::new(self.algorithm, Layout::even(self.world as u32, hosts)).unwrap()
     }
 
     fn is_tame(&self) -> bool {
@@ -205,8 +224,7 @@ impl Case {
 
     /// Makes the call on every rank, and says what is in the outputs then.
     fn run(&self, memory: &mut [Memory]) -> Vec<Vec<u8>> {
-        let hosts = self.world.div_ceil(2) as u32;
-        let choices = Choices::new(self.algorithm, Layout::even(self.world as u32, hosts)).unwrap();
+        let choices = self.choices();
         let mut all: Vec<Views<'_>> = Vec::new();
         for (rank, memory) in memory.iter_mut().enumerate() {
             all.push(self.views(rank, memory));

@@ -51,6 +51,7 @@ impl House {
             found = found.or(self.look().pop());
             match dialling.take().map(|it| it.go_on(secret)) {
                 Some(Made::NotYet(it)) => dialling = Some(it),
+                Some(Made::Closed) => panic!("somebody listens"),
                 Some(Made::Refused(reason)) => return Err(reason),
                 Some(Made::Here(..)) => is_through = true,
                 None => {}
