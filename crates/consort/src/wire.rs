@@ -248,6 +248,13 @@ impl Wire {
         Ok(moved)
     }
 
+    /// A group's call waits for nobody any more.
+    pub(crate) fn await_nobody(&self, group: u64) {
+        if let Some(station) = self.lock().stations.get_mut(&group) {
+            station.awaited.clear();
+        }
+    }
+
     /// Takes notice of how long a call took that sent so many bytes.
     pub(crate) fn note(&self, bytes: usize, took: Duration) {
         self.lock().tuning.note(bytes, took);
@@ -496,7 +503,13 @@ impl Wire {
 
 impl Hub {
     fn peers_of(&mut self, ranks: &[u32], me: u32) -> impl Iterator<Item = &mut Peer> {
-        self.peers.iter_mut().filter(move |peer| peer.rank() != me && ranks.contains(&peer.rank()))
+        let mut is_meant = vec![false; self.peers.len()];
+        ranks.iter().filter(|&&rank| rank != me).for_each(|&rank| is_meant[rank as usize] = true);
+        self.peers.iter_mut().zip(is_meant).filter_map(|(peer, is_meant)| is_meant.then_some(peer))
+    }
+
+    fn has_ended(&self, group: u64) -> bool {
+        self.stations.get(&group).is_some_and(Station::has_ended)
     }
 
     /// A frame that was kept for a call.

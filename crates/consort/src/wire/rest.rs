@@ -62,11 +62,12 @@ impl Wire {
         readable.map(|(_, it)| (it.rank, it.at)).collect()
     }
 
-    /// Hears what was said on a connection, and keeps messages. Parts of calls stay where they are.
+    /// Hears what was said on a connection, and keeps messages. Parts of calls stay where they are,
+    /// unless their group has ended.
     fn hear(&self, hub: &mut Hub, rank: u32, at: usize) {
         while let Some(stream) = hub.peers[rank as usize].streams.get_mut(at) {
             match stream.look() {
-                Ok(Some(header)) if header.kind != Kind::Part => {
+                Ok(Some(header)) if header.kind != Kind::Part || hub.has_ended(header.group) => {
                     if !matches!(self.keep(hub, rank, at), Ok(true)) {
                         return;
                     }
@@ -99,11 +100,14 @@ impl Wire {
                 let _ = stream.look_ahead();
                 let is_left = stream.front().is_some_and(|front| {
                     let station = stations.get(&front.group);
-                    front.kind == Kind::Part
-                        && station.is_none_or(|station| !station.awaited.contains(&rank))
+                    front.kind == Kind::Part && station.is_none_or(|station| !station.awaits(rank))
                 });
                 let mut flags = if is_left { PollFlags::empty() } else { PollFlags::IN };
                 flags.set(PollFlags::OUT, stream.is_full());
+                if flags.is_empty() {
+                    // Even that it has ended is for whoever takes what is in it.
+                    continue;
+                }
                 streams.push(Polled { rank, at, socket: stream.socket().clone(), flags });
             }
         }

@@ -28,6 +28,15 @@ pub(super) struct Station {
 }
 
 impl Station {
+    /// Whether somebody will take what comes from a rank: a call, or whoever clears up after the group.
+    pub(super) fn awaits(&self, rank: u32) -> bool {
+        self.has_ended() || self.awaited.contains(&rank)
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.ending.get().is_some()
+    }
+
     /// Keeps a frame.
     pub(super) fn keep(&mut self, from: u32, kept: Kept) {
         let Header { kind, number, label, .. } = kept.header;

@@ -26,6 +26,8 @@ pub(super) struct CallLinks<'a> {
     /// Whom something was sent to, if nothing was received.
     sent_to: Vec<u32>,
     has_received: bool,
+    /// Whether the wire knows whom it waits for.
+    has_waited: bool,
     /// How many bytes were sent.
     sent: usize,
     began: Option<Instant>,
@@ -39,8 +41,19 @@ impl<'a> CallLinks<'a> {
         call: Description,
     ) -> Self {
         let (asked, sent_to) = (Vec::new(), Vec::new());
-        let (has_received, sent, began) = (false, 0, None);
-        Self { route, lookout, history, call, asked, sent_to, has_received, sent, began }
+        let (has_received, has_waited, sent, began) = (false, false, 0, None);
+        Self {
+            route,
+            lookout,
+            history,
+            call,
+            asked,
+            sent_to,
+            has_received,
+            has_waited,
+            sent,
+            began,
+        }
     }
 
     pub(super) fn wire(&self) -> &'a Arc<Wire> {
@@ -75,6 +88,12 @@ impl<'a> CallLinks<'a> {
             }
         }
         Ok(())
+    }
+
+    fn ask_for(&mut self, from: u32, label: Label) {
+        if !self.asked.contains(&(from, label)) {
+            self.asked.push((from, label));
+        }
     }
 
     fn wanted(&self, label: Label) -> Wanted {
@@ -137,6 +156,14 @@ impl<'a> CallLinks<'a> {
     }
 }
 
+impl Drop for CallLinks<'_> {
+    fn drop(&mut self) {
+        if self.has_waited {
+            self.route.wire().await_nobody(self.route.group());
+        }
+    }
+}
+
 impl Links for CallLinks<'_> {
     fn send(
         &mut self,
@@ -157,8 +184,10 @@ impl Links for CallLinks<'_> {
             self.sent += bytes;
         }
         match moved {
-            Moved::Nothing => self.asked.push((to, Label::NONE)),
-            Moved::Whole if !self.has_received => self.sent_to.push(to),
+            Moved::Nothing => self.ask_for(to, Label::NONE),
+            Moved::Whole if !self.has_received && !self.sent_to.contains(&to) => {
+                self.sent_to.push(to);
+            }
             _ => {}
         }
         Ok(moved)
@@ -176,8 +205,11 @@ impl Links for CallLinks<'_> {
         let moved = self.route.wire().receive(from, &wanted, parts, done);
         let moved = moved.map_err(|trouble| self.complain(trouble))?;
         match moved {
-            Moved::Whole => self.has_received = true,
-            _ => self.asked.push((from, label)),
+            Moved::Whole => {
+                self.has_received = true;
+                self.asked.retain(|it| *it != (from, label));
+            }
+            _ => self.ask_for(from, label),
         }
         Ok(moved)
     }
@@ -185,7 +217,8 @@ impl Links for CallLinks<'_> {
     fn make_way(&mut self) -> Result<bool> {
         let Self { route, history, asked, .. } = self;
         let moved = route.wire().make_way(route.group(), history.number(), asked);
-        asked.clear();
+        self.has_waited = true;
+        self.asked.clear();
         moved.map_err(|trouble| self.complain(trouble))
     }
 
