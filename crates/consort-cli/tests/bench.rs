@@ -202,6 +202,54 @@ fn bare_sockets_are_timed_over_any_number_of_streams() {
 }
 
 #[test]
+fn over_tcp_every_operation_is_measured_beside_bare_sockets() {
+    let records = records(&run("all -n 2 --transport tcp --bytes 8,100000 --seconds 0.01 --json"));
+    let of =
+        |name: &str| -> Vec<&Value> { records.iter().filter(|it| it["impl"] == name).collect() };
+    let ours = of("consort");
+    for op in OPS.split_ascii_whitespace() {
+        assert!(ours.iter().any(|it| it["op"] == op), "{op} was not measured");
+    }
+    for record in &records {
+        assert_eq!(record["transport"], "tcp", "{record}");
+        assert!(record["p50_us"].as_f64().unwrap() > 0.0, "{record}");
+    }
+    assert!(records.len() > ours.len(), "nobody measured the sockets themselves");
+}
+
+#[test]
+fn ranks_on_several_hosts_are_compared_with_tcp_between_all_of_them() {
+    let output = run("all_reduce barrier -n 4 --hosts 2 --bytes 1KiB --seconds 0.02 --json");
+    if text(&output.stderr).contains("--hosts needs root") {
+        return consort_testkit::skip(text(&output.stderr));
+    }
+    let records = records(&output);
+    let names = |op: &str| -> Vec<&str> {
+        let of_op = records.iter().filter(|it| it["op"] == op);
+        of_op.map(|it| it["impl"].as_str().unwrap()).collect()
+    };
+    for op in ["all_reduce", "barrier"] {
+        let names = names(op);
+        assert_eq!(names.len(), 2, "{names:?}");
+        assert_ne!(names[0], names[1]);
+    }
+    assert!(records.iter().all(|it| it["hosts"] == 2 && it["ranks"] == 4), "{records:?}");
+}
+
+#[test]
+fn hosts_that_make_no_sense_are_refused() {
+    for (line, part) in [
+        ("-n 1 --hosts 2", "1 ranks are too few for 2 hosts"),
+        ("-n 2 --hosts 2 --transport shm", "hosts share no memory"),
+        ("-n 2 --hosts 2 --against gloo", "peers stay on this host"),
+    ] {
+        let output = run(line);
+        assert_eq!(output.status.code(), Some(2), "{line}: {output:?}");
+        assert!(text(&output.stderr).contains(part), "{line}: {output:?}");
+    }
+}
+
+#[test]
 fn wrong_usage_is_exit_code_2() {
     let output = run("allreduce");
     assert_eq!(output.status.code(), Some(2));

@@ -1,5 +1,6 @@
 //! `consort run` on several hosts.
 
+mod data;
 mod failures;
 mod losses;
 mod meeting;
