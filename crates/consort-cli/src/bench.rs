@@ -80,7 +80,10 @@ fn measure(args: &Args, agenda: &Agenda) -> Result<bool, String> {
         eprintln!("consort: {line}");
     };
     agenda.omissions.iter().for_each(|omission| note(omission));
-    let measurers = start(args, &agenda.peers, &mut note)?;
+    let count = args.setting().hosts;
+    // Their cables are gone with them: they outlive whoever measures.
+    let hosts = (count > 1).then(|| Hosts::new(count)).transpose()?;
+    let measurers = start(args, &agenda.peers, hosts.as_ref(), &mut note)?;
     let mut hop = || cache_line_latency().map(|latency| latency.as_secs_f64() * 1e6);
     let mut contest = Contest::new(measurers, args.rounds(), &mut hop, &mut note);
     let mut report = Report::new(contest.names(), args.json);
@@ -100,19 +103,19 @@ fn measure(args: &Args, agenda: &Agenda) -> Result<bool, String> {
 fn start(
     args: &Args,
     peers: &Path,
+    hosts: Option<&Hosts>,
     note: &mut dyn FnMut(&str),
 ) -> Result<Vec<Box<dyn Measurer>>, String> {
     let setting = args.setting();
     let in_words = |refusal: Refusal| refusal.to_string();
-    let hosts = (setting.hosts > 1).then(|| Hosts::new(setting.hosts)).transpose()?;
-    let ours = Ours::start(ours::NAME, &setting, hosts.as_ref()).map_err(in_words)?;
+    let ours = Ours::start(ours::NAME, &setting, hosts).map_err(in_words)?;
     let mut measurers: Vec<Box<dyn Measurer>> = vec![Box::new(ours)];
     for peer in start_peers(args, peers, note) {
         measurers.push(Box::new(peer));
     }
     if setting.is_mixed() {
         let flat = Setting { transport: Transport::Tcp, ..setting.clone() };
-        let flat = Ours::start(ours::FLAT, &flat, hosts.as_ref()).map_err(in_words)?;
+        let flat = Ours::start(ours::FLAT, &flat, hosts).map_err(in_words)?;
         measurers.push(Box::new(flat));
     }
     if !setting.is_loopback_alone() {

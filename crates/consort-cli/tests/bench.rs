@@ -203,7 +203,7 @@ fn bare_sockets_are_timed_over_any_number_of_streams() {
 
 #[test]
 fn over_tcp_every_operation_is_measured_beside_bare_sockets() {
-    let records = records(&run("all -n 2 --transport tcp --bytes 8,100000 --seconds 0.01 --json"));
+    let records = records(&run("all -n 2 --transport tcp --bytes 1000 --seconds 0.01 --json"));
     let of =
         |name: &str| -> Vec<&Value> { records.iter().filter(|it| it["impl"] == name).collect() };
     let ours = of("consort");

@@ -8,19 +8,25 @@ use crate::program::program;
 
 #[test]
 fn ranks_of_two_hosts_work_together() {
-    let program = program(work);
+    let program = program(|| {
+        work();
+    });
     on_two_hosts(&[], &program);
 }
 
 #[test]
 fn ranks_of_two_hosts_work_together_behind_a_seal() {
-    let program = program(work);
+    let program = program(|| {
+        work();
+    });
     on_two_hosts(&["--encrypt"], &program);
 }
 
 #[test]
 fn ranks_of_two_hosts_work_together_with_checksums_and_comparisons() {
-    let program = program(work);
+    let program = program(|| {
+        work();
+    });
     on_two_hosts(&["--integrity", "--verify", "2", "--transport", "tcp"], &program);
 }
 
