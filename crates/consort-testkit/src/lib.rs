@@ -9,6 +9,8 @@
 //!   [`Ranks`] is the same with a handle on the running processes: a test can kill, stop and
 //!   continue a rank at a known moment. There is always a time limit, and a test that fails shows
 //!   the output of every rank.
+//! - [`conformance!`] makes one test of each [`Kind`] of group out of a function: ranks that share
+//!   memory, that use TCP, on several hosts, in one process.
 //! - [`Hosts`] are network namespaces on one wire: hosts with addresses and links of their own,
 //!   whose cables can be pulled. A [`Network`] says what lies between them: which addresses, how
 //!   far, how lossy, which ports are open. Where the system cannot do that the test says
@@ -38,5 +40,5 @@ pub mod store;
 
 pub use control_group::ControlGroup;
 pub use hosts::{Address, Family, Host, Hosts, Network};
-pub use ranks::{Context, Job, Outcome, Ranks, ranks};
+pub use ranks::{Case, Context, Job, Kind, Outcome, Ranks, ranks};
 pub use skip::{Skip, skip};

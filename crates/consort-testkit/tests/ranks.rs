@@ -4,7 +4,7 @@ mod panics;
 
 use std::{env, fs, process};
 
-use consort_testkit::{Context, Job, Outcome, Ranks, ranks};
+use consort_testkit::{Case, Context, Job, Kind, Outcome, Ranks, conformance, ranks};
 
 use self::panics::panic_of;
 
@@ -21,6 +21,32 @@ fn every_rank_is_a_process_of_its_own_and_results_come_in_rank_order() {
     assert_eq!(pids.len(), 4);
 }
 
+conformance! { [shm tcp mixed in_process]
+    ranks_of_every_kind_know_who_they_are
+    ranks_of_every_kind_panic_alone
+}
+
+fn ranks_of_every_kind_know_who_they_are(case: Case) {
+    let job = case.of(3).start(|ctx| {
+        let hosts = (ctx.address_of(0), ctx.address_of(1), ctx.address_of(2));
+        match ctx.kind() {
+            Kind::Mixed => assert!(hosts.0 == hosts.1 && hosts.1 != hosts.2),
+            _ => assert_eq!(hosts, (None, None, None)),
+        }
+        ctx.reach("here");
+        let together: bool = ctx.told("in one process");
+        assert_eq!(together, ctx.kind() == Kind::InProcess);
+        (ctx.rank(), ctx.world())
+    });
+    job.tell("in one process", &(job.pid(0) == job.pid(2)));
+    assert_eq!(job.expect_all(), [(0, 3), (1, 3), (2, 3)]);
+}
+
+fn ranks_of_every_kind_panic_alone(case: Case) {
+    let mut job = case.of(2).start(|ctx| assert!(ctx.rank() == 0, "on purpose"));
+    assert_eq!(job.wait(), [Outcome::Done(()), Outcome::Panicked("on purpose".to_owned())]);
+}
+
 mod inner {
     #[test]
     fn a_test_in_a_module_is_found() {
@@ -34,7 +60,7 @@ fn a_function_may_start_ranks_for_a_test() {
     assert_eq!(found, [1, 2]);
 }
 
-fn start_for_a_test<F: Fn(&Context) -> u32>(body: F) -> Job<u32> {
+fn start_for_a_test<F: Fn(&Context) -> u32 + Sync>(body: F) -> Job<u32> {
     Ranks::new(2).named_after(&body).start(|ctx| body(ctx))
 }
 

@@ -3,12 +3,13 @@
 use std::any::Any;
 use std::path::PathBuf;
 use std::process::{Command, exit};
-use std::{env, panic};
+use std::{env, panic, thread};
 
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::kind::Kind;
 use super::layout::{Layout, Note};
 use crate::hosts::Address;
 
@@ -17,6 +18,7 @@ use crate::hosts::Address;
 pub struct Context {
     rank: u32,
     world: u32,
+    kind: Kind,
     addresses: Vec<Address>,
     layout: Layout,
 }
@@ -30,6 +32,11 @@ impl Context {
     /// How many ranks there are.
     pub fn world(&self) -> u32 {
         self.world
+    }
+
+    /// What kind of group the ranks are to form.
+    pub fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// A directory that all ranks of the job share, empty at first. It is removed with the job.
@@ -79,8 +86,13 @@ impl Role {
         command.env(CALL, call).env(PARENT, std::process::id().to_string());
     }
 
-    /// Runs the closure as this rank and ends the process.
-    pub(crate) fn run<T: Serialize>(self, call: &str, body: impl FnOnce(&Context) -> T) -> ! {
+    /// Runs the closure as this rank, or as all ranks in threads, and ends the process.
+    pub(crate) fn run<T: Serialize>(
+        self,
+        call: &str,
+        kind: Kind,
+        body: impl Fn(&Context) -> T + Sync,
+    ) -> ! {
         die_with_the_first_process();
         let meant = env::var(CALL).unwrap_or_default();
         assert_eq!(
@@ -88,20 +100,47 @@ impl Role {
             "a rank came to another `start` than the one that made it; a test starts ranks once"
         );
         let layout = Layout::new(&self.dir);
-        layout.leave(self.rank, Note::Begun, &());
         let (world, addresses) = layout.world();
-        let context = Context { rank: self.rank, world, addresses, layout };
-        match panic::catch_unwind(panic::AssertUnwindSafe(|| body(&context))) {
+        let be = |rank: u32| {
+            let (addresses, layout) = (addresses.clone(), layout.clone());
+            Context { rank, world, kind, addresses, layout }.run(&body)
+        };
+        let all_is_well = match kind {
+            Kind::InProcess => in_threads(world, be),
+            _ => be(self.rank),
+        };
+        exit(if all_is_well { 0 } else { PANICKED });
+    }
+}
+
+impl Context {
+    /// Runs the closure as this rank and says whether it returned.
+    fn run<T: Serialize>(&self, body: impl FnOnce(&Self) -> T) -> bool {
+        self.layout.leave(self.rank, Note::Begun, &());
+        match panic::catch_unwind(panic::AssertUnwindSafe(|| body(self))) {
             Ok(result) => {
-                context.layout.leave(self.rank, Note::Result, &result);
-                exit(0);
+                self.layout.leave(self.rank, Note::Result, &result);
+                true
             }
             Err(payload) => {
-                context.layout.leave(self.rank, Note::Panic, &words_of(&*payload));
-                exit(PANICKED);
+                self.layout.leave(self.rank, Note::Panic, &words_of(&*payload));
+                false
             }
         }
     }
+}
+
+/// Runs all ranks and says whether all is well with them.
+fn in_threads(world: u32, be: impl Fn(u32) -> bool + Sync) -> bool {
+    thread::scope(|scope| {
+        let start = |rank: u32| {
+            let thread = thread::Builder::new().name(format!("rank {rank}"));
+            let be = &be;
+            thread.spawn_scoped(scope, move || be(rank)).expect("a thread can be had")
+        };
+        let ranks: Vec<_> = (0..world).map(start).collect();
+        ranks.into_iter().all(|rank| rank.join().expect("panics are caught"))
+    })
 }
 
 /// Whether this process is a rank.

@@ -27,6 +27,7 @@ use crate::scratch::Scratch;
 #[must_use = "dropping a job kills its ranks"]
 pub struct Job<T> {
     test: String,
+    world: u32,
     processes: Vec<Process>,
     watchdog: Watchdog,
     hosts: Option<Hosts>,
@@ -52,13 +53,15 @@ impl<T> Job<T> {
     pub(crate) fn new(
         test: String,
         limit: Duration,
+        world: u32,
         processes: Vec<Process>,
         hosts: Option<Hosts>,
         layout: Layout,
         scratch: Scratch,
     ) -> Self {
         let watchdog = Watchdog::start(limit, processes.iter().map(Process::handle).collect());
-        Self { test, processes, watchdog, hosts, layout, _scratch: scratch, result: PhantomData }
+        let _scratch = scratch;
+        Self { test, world, processes, watchdog, hosts, layout, _scratch, result: PhantomData }
     }
 
     /// Waits until `rank` has said [`reach`](super::Context::reach) of this point.
@@ -114,7 +117,7 @@ impl<T> Job<T> {
 
     /// The process id of a rank.
     pub fn pid(&self, rank: u32) -> u32 {
-        self.processes[rank as usize].id()
+        self.processes[self.index(rank)].id()
     }
 
     /// What a rank has written so far to standard output and standard error.
@@ -133,7 +136,13 @@ impl<T> Job<T> {
     }
 
     fn process(&mut self, rank: u32) -> &mut Process {
-        &mut self.processes[rank as usize]
+        let index = self.index(rank);
+        &mut self.processes[index]
+    }
+
+    /// Which process a rank is in: its own, or the only one.
+    fn index(&self, rank: u32) -> usize {
+        if self.processes.len() == 1 { 0 } else { rank as usize }
     }
 
     fn await_state(&mut self, rank: u32, what: &str, is_right: impl Fn(char) -> bool) {
@@ -179,7 +188,7 @@ impl<T: DeserializeOwned> Job<T> {
         if self.watchdog.has_expired().is_some() {
             self.fail("all were killed");
         }
-        (0..).zip(&statuses).map(|(rank, status)| self.outcome(rank, *status)).collect()
+        (0..self.world).map(|rank| self.outcome(rank, statuses[self.index(rank)])).collect()
     }
 
     /// Waits until all ranks have ended and returns what their closures returned, in rank order.
@@ -211,7 +220,8 @@ impl<T: DeserializeOwned> Job<T> {
         let result = self.layout.find(rank, Note::Result);
         let panic = self.layout.find(rank, Note::Panic);
         match (code, result, panic) {
-            (0, Some(result), _) => Outcome::Done(result),
+            // Of the threads of a process another may have panicked.
+            (0 | PANICKED, Some(result), _) => Outcome::Done(result),
             (PANICKED, _, Some(words)) => Outcome::Panicked(words),
             _ if self.layout.find::<()>(rank, Note::Begun).is_some() => Outcome::Exited(code),
             _ => self.fail(&format!(

@@ -2,6 +2,7 @@
 
 mod context;
 mod job;
+mod kind;
 mod layout;
 mod process;
 mod report;
@@ -20,6 +21,7 @@ use serde::de::DeserializeOwned;
 
 pub use context::Context;
 pub use job::{Job, Outcome};
+pub use kind::{Case, Kind};
 
 use crate::hosts::{Address, Host, Hosts, Network};
 use crate::scratch::Scratch;
@@ -36,7 +38,7 @@ use process::Process;
 /// # Panics
 /// When a rank panics, ends in any other way, or does not end within a minute. The message has
 /// the output of every rank.
-pub fn ranks<T>(world: u32, body: impl FnOnce(&Context) -> T) -> Vec<T>
+pub fn ranks<T>(world: u32, body: impl Fn(&Context) -> T + Sync) -> Vec<T>
 where
     T: Serialize + DeserializeOwned,
 {
@@ -86,6 +88,7 @@ pub struct Ranks {
     test: Option<String>,
     hosts: Option<Hosts>,
     in_blocks: bool,
+    kind: Kind,
 }
 
 impl Ranks {
@@ -98,6 +101,7 @@ impl Ranks {
             test: None,
             hosts: None,
             in_blocks: false,
+            kind: Kind::Shm,
         }
     }
 
@@ -144,13 +148,13 @@ impl Ranks {
     ///
     /// # Panics
     /// When a process cannot be started, or this test has started ranks before.
-    pub fn start<T>(self, body: impl FnOnce(&Context) -> T) -> Job<T>
+    pub fn start<T>(self, body: impl Fn(&Context) -> T + Sync) -> Job<T>
     where
         T: Serialize + DeserializeOwned,
     {
         let call = type_name_of_val(&body);
         if let Some(role) = Role::from_environment() {
-            role.run(call, body);
+            role.run(call, self.kind, body);
         }
         let test = self.test.clone().unwrap_or_else(|| test_of(call));
         refuse_second_start(&test);
@@ -159,7 +163,7 @@ impl Ranks {
         let layout = Layout::new(scratch.path());
         layout.prepare(self.world, &self.addresses());
         let mut processes = Vec::new();
-        for rank in 0..self.world {
+        for rank in 0..self.processes() {
             let mut command = self.command(rank, &test);
             Role { rank, dir: layout.dir().to_owned() }.write_environment(&mut command, call);
             let output = OpenOptions::new()
@@ -171,7 +175,12 @@ impl Ranks {
             command.stdin(Stdio::null()).stdout(output).stderr(second);
             processes.push(Process::start(&mut command));
         }
-        Job::new(test, self.limit, processes, self.hosts, layout, scratch)
+        Job::new(test, self.limit, self.world, processes, self.hosts, layout, scratch)
+    }
+
+    /// Threads of one process need only one.
+    fn processes(&self) -> u32 {
+        if self.kind == Kind::InProcess { 1 } else { self.world }
     }
 
     fn command(&self, rank: u32, test: &str) -> Command {

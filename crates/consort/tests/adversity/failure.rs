@@ -4,13 +4,22 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use consort::{Error, Group};
-use consort_testkit::{Outcome, Ranks, ranks};
+use consort_testkit::{Case, Outcome, conformance};
 
 use crate::meet::{SOON, meet, works};
 
-#[test]
-fn that_a_rank_has_died_is_known_to_every_thread_while_one_waits_in_a_call() {
-    let mut job = Ranks::new(3).start(|ctx| {
+conformance! { [shm in_process]
+    that_another_rank_has_given_the_group_up_is_known_without_a_call
+}
+conformance! { [shm tcp mixed]
+    that_a_rank_has_died_is_known_to_every_thread_while_one_waits_in_a_call
+}
+conformance! { [shm tcp mixed in_process]
+    that_ranks_made_different_calls_is_known_afterwards
+}
+
+fn that_a_rank_has_died_is_known_to_every_thread_while_one_waits_in_a_call(case: Case) {
+    let mut job = case.of(3).start(|ctx| {
         let group = meet(ctx);
         works(&group);
         assert!(group.error().is_none());
@@ -47,9 +56,8 @@ fn that_a_rank_has_died_is_known_to_every_thread_while_one_waits_in_a_call() {
     assert_eq!(told(0), told(1));
 }
 
-#[test]
-fn that_another_rank_has_given_the_group_up_is_known_without_a_call() {
-    ranks(2, |ctx| {
+fn that_another_rank_has_given_the_group_up_is_known_without_a_call(case: Case) {
+    case.run(2, |ctx| {
         let world = meet(ctx);
         let group = world.split(Some(0), 0).unwrap().unwrap();
         if ctx.rank() == 1 {
@@ -63,9 +71,8 @@ fn that_another_rank_has_given_the_group_up_is_known_without_a_call() {
     });
 }
 
-#[test]
-fn that_ranks_made_different_calls_is_known_afterwards() {
-    ranks(2, |ctx| {
+fn that_ranks_made_different_calls_is_known_afterwards(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let error = match ctx.rank() {
             0 => group.barrier().unwrap_err(),

@@ -5,22 +5,24 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use consort::{Error, ErrorKind, Group, ReduceOp, Result};
-use consort_testkit::{Context, Outcome, Ranks};
+use consort_testkit::{Case, Context, Kind, Outcome, conformance};
 
 use super::meet::invited;
 
-/// Four ranks meet and work, until so many milliseconds later one of them is killed.
+/// Four ranks meet and work, until so many milliseconds after they have come to a point one of them is
+/// killed.
 macro_rules! killed_after {
-    ($($name:ident $millis:literal)*) => {$(
-        #[test]
-        fn $name() {
-            let mut job = Ranks::new(4).start(|ctx| {
+    ($($kinds:tt $name:ident $millis:literal after $point:literal)*) => {$(
+        conformance! { $kinds $name }
+
+        fn $name(case: Case) {
+            let mut job = case.of(4).start(|ctx| {
                 ctx.reach("begun");
                 let error = live(ctx).expect_err("it works until somebody is killed");
                 (error.kind() == ErrorKind::Deadline, error.to_string())
             });
             let victim = $millis % 4;
-            (0..4).for_each(|rank| job.await_point(rank, "begun"));
+            (0..4).for_each(|rank| job.await_point(rank, $point));
             thread::sleep(Duration::from_millis($millis));
             job.kill(victim);
             let killed = Instant::now();
@@ -41,25 +43,28 @@ macro_rules! killed_after {
 }
 
 killed_after! {
-    who_is_killed_at_once_is_named 0
-    who_is_killed_in_the_meeting_is_named 5
-    who_is_killed_a_little_later_is_named 11
-    who_is_killed_in_the_first_calls_is_named 26
-    who_is_killed_while_all_are_at_work_is_named 63
-    who_is_killed_after_many_calls_is_named 250
-    who_is_killed_after_very_many_calls_is_named 601
+    [shm] who_is_killed_at_once_is_named 0 after "begun"
+    [shm] who_is_killed_in_the_meeting_is_named 5 after "begun"
+    [shm] who_is_killed_a_little_later_is_named 11 after "begun"
+    [shm] who_is_killed_in_the_first_calls_is_named 26 after "begun"
+    [shm tcp mixed] who_is_killed_while_all_are_at_work_is_named 63 after "met"
+    [shm tcp mixed] who_is_killed_after_many_calls_is_named 250 after "met"
+    [shm tcp mixed] who_is_killed_after_very_many_calls_is_named 601 after "met"
 }
 
 /// Does everything there is to do, again and again.
 fn live(ctx: &Context) -> Result<()> {
     let world = invited(ctx).timeout(Duration::from_secs(10)).init()?;
+    ctx.reach("met");
     // Nobody but the dead is late.
     let world = world.within(Duration::from_secs(100));
     loop {
         let group = world.split(Some(0), 0)?.expect("a colour was given");
         call(&group)?;
         send_around(&group)?;
-        share(&group)?;
+        if ctx.kind() == Kind::Shm {
+            share(&group)?;
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 
 mod failure;
 mod fork;
+#[path = "../invitation/mod.rs"]
+mod invitation;
 mod kills;
 mod meet;
 mod meeting;

@@ -5,6 +5,8 @@ use std::time::Duration;
 use consort::{Builder, Group, ReduceOp};
 use consort_testkit::Context;
 
+use super::invitation;
+
 /// The group of all ranks of a job.
 pub(crate) fn meet(ctx: &Context) -> Group {
     invited(ctx).init().unwrap()
@@ -12,9 +14,7 @@ pub(crate) fn meet(ctx: &Context) -> Group {
 
 /// A builder for this rank.
 pub(crate) fn invited(ctx: &Context) -> Builder {
-    let path = ctx.dir().join("meeting");
-    let address = format!("file://{}?rank={}&world={}", path.display(), ctx.rank(), ctx.world());
-    Builder::new().address(&address).unwrap().timeout(LONG)
+    invitation::invited(ctx).timeout(LONG)
 }
 
 /// The group moves and combines numbers, and all ranks get the same.

@@ -4,13 +4,18 @@ use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use consort::{Error, Group, ReduceOp, Result};
-use consort_testkit::{Job, Ranks};
+use consort_testkit::{Case, Job, conformance};
 
 use crate::meet::{SOON, meet, works};
 
-#[test]
-fn what_does_not_wait_for_the_others_returns_at_once_while_a_thread_waits() {
-    let job = Ranks::new(2).start(|ctx| {
+conformance! { [shm tcp mixed in_process]
+    what_does_not_wait_for_the_others_returns_at_once_while_a_thread_waits
+    the_deadline_of_a_call_counts_while_another_thread_waits_and_ends_the_group
+    threads_that_wait_for_their_turn_get_it_in_the_order_in_which_they_came
+}
+
+fn what_does_not_wait_for_the_others_returns_at_once_while_a_thread_waits(case: Case) {
+    let job = case.of(2).start(|ctx| {
         let group = meet(ctx);
         if ctx.rank() == 1 {
             let _: bool = ctx.told("come");
@@ -33,9 +38,8 @@ fn what_does_not_wait_for_the_others_returns_at_once_while_a_thread_waits() {
     come_after(job, "called");
 }
 
-#[test]
-fn the_deadline_of_a_call_counts_while_another_thread_waits_and_ends_the_group() {
-    let job = Ranks::new(2).start(|ctx| {
+fn the_deadline_of_a_call_counts_while_another_thread_waits_and_ends_the_group(case: Case) {
+    let job = case.of(2).start(|ctx| {
         let group = meet(ctx);
         if ctx.rank() == 1 {
             let _: bool = ctx.told("come");
@@ -61,9 +65,8 @@ fn the_deadline_of_a_call_counts_while_another_thread_waits_and_ends_the_group()
     come_after(job, "late");
 }
 
-#[test]
-fn threads_that_wait_for_their_turn_get_it_in_the_order_in_which_they_came() {
-    let job = Ranks::new(2).start(|ctx| {
+fn threads_that_wait_for_their_turn_get_it_in_the_order_in_which_they_came(case: Case) {
+    let job = case.of(2).start(|ctx| {
         let group = meet(ctx);
         // Calls that differ: in another order they would be found to disagree.
         let sum = |group: &Group, len| {

@@ -1,13 +1,18 @@
 //! Calls that are carried out as one.
 
 use consort::{Error, ReduceOp};
-use consort_testkit::{Ranks, ranks};
+use consort_testkit::{Case, conformance};
 
 use crate::meet::{LARGE, alone, code, coded, late, meet, mine};
 
-#[test]
-fn calls_that_are_noted_together_are_carried_out_together() {
-    ranks(2, |ctx| {
+conformance! { [shm tcp mixed in_process]
+    calls_that_are_noted_together_are_carried_out_together
+    parts_and_roots_are_the_right_ones
+}
+conformance! { [shm tcp mixed] a_failure_gives_all_buffers_back }
+
+fn calls_that_are_noted_together_are_carried_out_together(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         for helped in [true, false] {
             let first = group.calls() + 1;
@@ -33,9 +38,8 @@ fn calls_that_are_noted_together_are_carried_out_together() {
     });
 }
 
-#[test]
-fn parts_and_roots_are_the_right_ones() {
-    ranks(3, |ctx| {
+fn parts_and_roots_are_the_right_ones(case: Case) {
+    case.run(3, |ctx| {
         let group = meet(ctx);
         let me = ctx.rank() as usize;
         for len in [1, 7, 50_001] {
@@ -90,9 +94,8 @@ fn a_ticket_of_other_calls_is_refused() {
     assert!(refused.unwrap_err().to_string().contains("a ticket is from other calls"));
 }
 
-#[test]
-fn a_failure_gives_all_buffers_back() {
-    let mut job = Ranks::new(2).start(|ctx| {
+fn a_failure_gives_all_buffers_back(case: Case) {
+    let mut job = case.of(2).start(|ctx| {
         let group = meet(ctx);
         if ctx.rank() == 1 {
             group.all_reduce(&mut mine(&group, 10), ReduceOp::Sum).unwrap();

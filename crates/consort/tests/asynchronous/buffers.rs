@@ -4,9 +4,16 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use consort::{Buffer, Error, Input, ReduceOp};
-use consort_testkit::ranks;
+use consort_testkit::{Case, conformance};
 
 use crate::meet::{LARGE, LONG, alone, late, meet, mine};
+
+conformance! { [shm tcp mixed in_process]
+    a_dropped_work_goes_on_and_its_buffer_lives_until_it_is_done
+    a_work_that_is_not_done_in_time_can_be_waited_for_again
+    one_input_can_be_read_by_several_calls_at_once
+    a_buffer_that_panics_ends_its_group_and_nothing_else
+}
 
 /// A buffer that can be seen to be dropped.
 struct Seen {
@@ -28,9 +35,8 @@ impl Buffer for Seen {
     }
 }
 
-#[test]
-fn a_dropped_work_goes_on_and_its_buffer_lives_until_it_is_done() {
-    let mut job = consort_testkit::Ranks::new(2).start(|ctx| {
+fn a_dropped_work_goes_on_and_its_buffer_lives_until_it_is_done(case: Case) {
+    let mut job = case.of(2).start(|ctx| {
         let group = meet(ctx);
         if ctx.rank() == 0 {
             let alive = Arc::new(());
@@ -59,9 +65,8 @@ fn a_dropped_work_goes_on_and_its_buffer_lives_until_it_is_done() {
     job.expect_all();
 }
 
-#[test]
-fn a_work_that_is_not_done_in_time_can_be_waited_for_again() {
-    let mut job = consort_testkit::Ranks::new(2).start(|ctx| {
+fn a_work_that_is_not_done_in_time_can_be_waited_for_again(case: Case) {
+    let mut job = case.of(2).start(|ctx| {
         let group = meet(ctx);
         if ctx.rank() == 1 {
             let _: bool = ctx.told("call");
@@ -85,9 +90,8 @@ fn a_work_that_is_not_done_in_time_can_be_waited_for_again() {
     job.expect_all();
 }
 
-#[test]
-fn one_input_can_be_read_by_several_calls_at_once() {
-    ranks(2, |ctx| {
+fn one_input_can_be_read_by_several_calls_at_once(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let input = Arc::new(mine(&group, 1000));
         let begin = |_| group.all_gather_async(input.clone(), vec![0.0; 2000]).unwrap();
@@ -120,9 +124,8 @@ impl Buffer for Unreliable {
     }
 }
 
-#[test]
-fn a_buffer_that_panics_ends_its_group_and_nothing_else() {
-    ranks(2, |ctx| {
+fn a_buffer_that_panics_ends_its_group_and_nothing_else(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let other = group.split(Some(0), 0).unwrap().unwrap();
         if ctx.rank() == 0 {

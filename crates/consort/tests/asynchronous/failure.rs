@@ -3,13 +3,23 @@
 use std::time::{Duration, Instant};
 
 use consort::{Error, ErrorKind, Group, ReduceOp, Work};
-use consort_testkit::{Outcome, Ranks, ranks};
+use consort_testkit::{Case, Outcome, conformance};
 
 use crate::meet::{LARGE, LONG, late, meet, mine};
 
-#[test]
-fn a_killed_rank_ends_all_works_and_the_buffers_come_back() {
-    let mut job = Ranks::new(3).start(|ctx| {
+conformance! { [shm tcp mixed] a_killed_rank_ends_all_works_and_the_buffers_come_back }
+conformance! { [shm tcp mixed in_process]
+    a_deadline_ends_the_group_and_the_buffers_come_back
+    the_timeout_counts_from_when_the_call_is_made
+    the_deadline_of_a_queued_call_counts_for_those_before_it
+    the_deadline_of_a_blocking_call_counts_for_those_before_it
+    an_abort_ends_what_is_on_its_way_and_what_is_queued
+    an_abort_from_another_thread_ends_a_blocking_call
+    ranks_that_make_different_asynchronous_calls_all_hear_of_it
+}
+
+fn a_killed_rank_ends_all_works_and_the_buffers_come_back(case: Case) {
+    let mut job = case.of(3).start(|ctx| {
         let group = meet(ctx);
         group.barrier().unwrap();
         if ctx.rank() == 2 {
@@ -48,8 +58,8 @@ fn a_killed_rank_ends_all_works_and_the_buffers_come_back() {
 
 /// Rank 0 does something while rank 1 is alive but elsewhere; then rank 1 calls.
 macro_rules! while_the_other_is_elsewhere {
-    ($rank_0:expr) => {{
-        let mut job = Ranks::new(2).start(|ctx| {
+    ($case:expr, $rank_0:expr) => {{
+        let mut job = $case.of(2).start(|ctx| {
             let group = meet(ctx);
             if ctx.rank() == 0 {
                 let begun = Instant::now();
@@ -79,9 +89,8 @@ fn is_late(error: &Error) {
     assert_eq!((&missing[..], *number), (&[1][..], 1));
 }
 
-#[test]
-fn a_deadline_ends_the_group_and_the_buffers_come_back() {
-    while_the_other_is_elsewhere!(|group: &Group| {
+fn a_deadline_ends_the_group_and_the_buffers_come_back(case: Case) {
+    while_the_other_is_elsewhere!(case, |group: &Group| {
         let hasty = group.within(SOON);
         let begin = |_| hasty.all_reduce_async(mine(group, 10), ReduceOp::Sum).unwrap();
         let works: Vec<_> = (0..3).map(begin).collect();
@@ -94,9 +103,8 @@ fn a_deadline_ends_the_group_and_the_buffers_come_back() {
     });
 }
 
-#[test]
-fn the_timeout_counts_from_when_the_call_is_made() {
-    while_the_other_is_elsewhere!(|group: &Group| {
+fn the_timeout_counts_from_when_the_call_is_made(case: Case) {
+    while_the_other_is_elsewhere!(case, |group: &Group| {
         let begun = Instant::now();
         let hasty = group.within(SOON * 4);
         let work = hasty.all_reduce_async(mine(group, 10), ReduceOp::Sum).unwrap();
@@ -107,9 +115,8 @@ fn the_timeout_counts_from_when_the_call_is_made() {
     });
 }
 
-#[test]
-fn the_deadline_of_a_queued_call_counts_for_those_before_it() {
-    while_the_other_is_elsewhere!(|group: &Group| {
+fn the_deadline_of_a_queued_call_counts_for_those_before_it(case: Case) {
+    while_the_other_is_elsewhere!(case, |group: &Group| {
         let patient = group.all_reduce_async(mine(group, 10), ReduceOp::Sum).unwrap();
         let hasty = group.within(SOON).barrier_async().unwrap();
         is_late(&hasty.wait_until(late()).expect("there is time").unwrap_err().error);
@@ -117,9 +124,8 @@ fn the_deadline_of_a_queued_call_counts_for_those_before_it() {
     });
 }
 
-#[test]
-fn the_deadline_of_a_blocking_call_counts_for_those_before_it() {
-    while_the_other_is_elsewhere!(|group: &Group| {
+fn the_deadline_of_a_blocking_call_counts_for_those_before_it(case: Case) {
+    while_the_other_is_elsewhere!(case, |group: &Group| {
         let patient = group.all_reduce_async(mine(group, 10), ReduceOp::Sum).unwrap();
         std::thread::sleep(Duration::from_millis(10));
         is_late(&group.within(SOON).barrier().unwrap_err());
@@ -127,9 +133,8 @@ fn the_deadline_of_a_blocking_call_counts_for_those_before_it() {
     });
 }
 
-#[test]
-fn an_abort_ends_what_is_on_its_way_and_what_is_queued() {
-    while_the_other_is_elsewhere!(|group: &Group| {
+fn an_abort_ends_what_is_on_its_way_and_what_is_queued(case: Case) {
+    while_the_other_is_elsewhere!(case, |group: &Group| {
         let begin = |_| group.all_reduce_async(mine(group, LARGE), ReduceOp::Sum).unwrap();
         let works: Vec<_> = (0..4).map(begin).collect();
         group.abort("enough");
@@ -143,9 +148,8 @@ fn an_abort_ends_what_is_on_its_way_and_what_is_queued() {
     });
 }
 
-#[test]
-fn an_abort_from_another_thread_ends_a_blocking_call() {
-    while_the_other_is_elsewhere!(|group: &Group| {
+fn an_abort_from_another_thread_ends_a_blocking_call(case: Case) {
+    while_the_other_is_elsewhere!(case, |group: &Group| {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 std::thread::sleep(SOON);
@@ -157,9 +161,8 @@ fn an_abort_from_another_thread_ends_a_blocking_call() {
     });
 }
 
-#[test]
-fn ranks_that_make_different_asynchronous_calls_all_hear_of_it() {
-    ranks(2, |ctx| {
+fn ranks_that_make_different_asynchronous_calls_all_hear_of_it(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let len = 10 + ctx.rank() as usize;
         let work = group.all_reduce_async(mine(&group, len), ReduceOp::Sum).unwrap();

@@ -6,9 +6,14 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
 use consort::{ReduceOp, Work};
-use consort_testkit::ranks;
+use consort_testkit::{Case, conformance};
 
 use crate::meet::{alone, meet, mine};
+
+conformance! { [shm tcp mixed in_process]
+    a_work_can_be_awaited
+    many_works_can_be_awaited_at_once
+}
 
 /// Runs one future on this thread.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -60,9 +65,8 @@ where
     }
 }
 
-#[test]
-fn a_work_can_be_awaited() {
-    ranks(2, |ctx| {
+fn a_work_can_be_awaited(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let results = block_on(async {
             let one = group.all_reduce_async(mine(&group, 1000), ReduceOp::Sum)?.await?;
@@ -73,9 +77,8 @@ fn a_work_can_be_awaited() {
     });
 }
 
-#[test]
-fn many_works_can_be_awaited_at_once() {
-    ranks(3, |ctx| {
+fn many_works_can_be_awaited_at_once(case: Case) {
+    case.run(3, |ctx| {
         let group = meet(ctx);
         let begin = |index| group.all_reduce_async(vec![index; 1000], ReduceOp::Sum).unwrap();
         let works: Vec<Work<Vec<i32>>> = (0..50).map(begin).collect();

@@ -7,9 +7,19 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use consort::{Buffer, Completion, Deadline, ErrorKind, Input, ReduceOp, Work};
-use consort_testkit::{Ranks, ranks};
+use consort_testkit::{Case, conformance};
 
 use crate::meet::{alone, late, meet, mine};
+
+conformance! { [shm tcp]
+    a_hook_hears_of_a_failure
+}
+conformance! { [shm tcp mixed in_process]
+    a_hook_hears_what_was_done_before_anybody_else
+    a_hook_can_begin_another_call
+    a_hook_that_blocks_is_refused_at_once_and_the_group_goes_on
+    a_hook_of_one_group_that_waits_for_calls_of_another_on_the_same_thread_is_refused
+}
 
 /// Numbers that no other thread gets before they are let go: a call with them is not done before its
 /// hook is there.
@@ -45,9 +55,8 @@ impl Buffer for Gated {
     }
 }
 
-#[test]
-fn a_hook_hears_what_was_done_before_anybody_else() {
-    ranks(2, |ctx| {
+fn a_hook_hears_what_was_done_before_anybody_else(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let before = Instant::now();
         let (told, heard) = channel();
@@ -68,9 +77,8 @@ fn a_hook_hears_what_was_done_before_anybody_else() {
     });
 }
 
-#[test]
-fn a_hook_hears_of_a_failure() {
-    let mut job = Ranks::new(2).start(|ctx| {
+fn a_hook_hears_of_a_failure(case: Case) {
+    let mut job = case.of(2).start(|ctx| {
         let group = meet(ctx);
         if ctx.rank() == 1 {
             ctx.reach("here");
@@ -114,9 +122,8 @@ fn a_hook_that_panics_harms_nobody() {
     group.barrier_async().unwrap().wait_until(late()).expect("there is time").unwrap();
 }
 
-#[test]
-fn a_hook_can_begin_another_call() {
-    ranks(2, |ctx| {
+fn a_hook_can_begin_another_call(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let (told, heard) = channel();
         let next = group.clone();
@@ -132,9 +139,8 @@ fn a_hook_can_begin_another_call() {
 }
 
 /// It would wait for the thread that it is called by.
-#[test]
-fn a_hook_that_blocks_is_refused_at_once_and_the_group_goes_on() {
-    ranks(2, |ctx| {
+fn a_hook_that_blocks_is_refused_at_once_and_the_group_goes_on(case: Case) {
+    case.run(2, |ctx| {
         let world = meet(ctx);
         for waits in [true, false] {
             let (told, heard) = channel();
@@ -171,9 +177,8 @@ fn a_hook_that_blocks_is_refused_at_once_and_the_group_goes_on() {
     });
 }
 
-#[test]
-fn a_hook_of_one_group_that_waits_for_calls_of_another_on_the_same_thread_is_refused() {
-    ranks(2, |ctx| {
+fn a_hook_of_one_group_that_waits_for_calls_of_another_on_the_same_thread_is_refused(case: Case) {
+    case.run(2, |ctx| {
         let (world, me) = (meet(ctx), ctx.rank());
         let (one, other) = (world.split(Some(0), 0).unwrap().unwrap(), world.clone());
         let (told, heard) = channel();

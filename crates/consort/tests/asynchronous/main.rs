@@ -7,6 +7,8 @@ mod failure;
 mod fake;
 mod future;
 mod hooks;
+#[path = "../invitation/mod.rs"]
+mod invitation;
 mod meet;
 mod order;
 mod results;

@@ -5,11 +5,11 @@ use std::time::Duration;
 use consort::{Builder, Deadline, Group};
 use consort_testkit::Context;
 
+use super::invitation::invited;
+
 /// The group of all ranks of a job.
 pub(crate) fn meet(ctx: &Context) -> Group {
-    let path = ctx.dir().join("meeting");
-    let address = format!("file://{}?rank={}&world={}", path.display(), ctx.rank(), ctx.world());
-    Builder::new().address(&address).unwrap().timeout(LONG).init().unwrap()
+    invited(ctx).timeout(LONG).init().unwrap()
 }
 
 /// A group of one.

@@ -1,13 +1,21 @@
 //! In which order calls are carried out.
 
 use consort::{ReduceOp, Work};
-use consort_testkit::ranks;
+use consort_testkit::{Case, conformance};
 
 use crate::meet::{LARGE, late, meet, mine, sum};
 
-#[test]
-fn blocking_calls_come_after_asynchronous_ones_that_were_made_before_them() {
-    ranks(3, |ctx| {
+conformance! { [shm tcp mixed in_process]
+    blocking_calls_come_after_asynchronous_ones_that_were_made_before_them
+    two_hundred_works_are_waited_for_in_reverse
+    groups_do_not_wait_for_each_other_whatever_order_ranks_call_them_in
+    a_blocking_call_of_one_group_leaves_those_of_another_on_their_way
+    many_groups_are_on_their_way_at_once
+    several_threads_can_wait_for_works_of_one_group
+}
+
+fn blocking_calls_come_after_asynchronous_ones_that_were_made_before_them(case: Case) {
+    case.run(3, |ctx| {
         let group = meet(ctx);
         let mut behind: Vec<Work<Vec<f32>>> = Vec::new();
         for round in 0..40_usize {
@@ -34,9 +42,8 @@ fn blocking_calls_come_after_asynchronous_ones_that_were_made_before_them() {
     });
 }
 
-#[test]
-fn two_hundred_works_are_waited_for_in_reverse() {
-    ranks(2, |ctx| {
+fn two_hundred_works_are_waited_for_in_reverse(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let begin = |index: usize| {
             let buffer = vec![(index as f32) * (group.rank().as_f32() + 1.0); 1 + index % 7 * 1000];
@@ -51,9 +58,8 @@ fn two_hundred_works_are_waited_for_in_reverse() {
     });
 }
 
-#[test]
-fn groups_do_not_wait_for_each_other_whatever_order_ranks_call_them_in() {
-    ranks(2, |ctx| {
+fn groups_do_not_wait_for_each_other_whatever_order_ranks_call_them_in(case: Case) {
+    case.run(2, |ctx| {
         let one = meet(ctx);
         let other = one.split(Some(0), 0).unwrap().unwrap();
         let (first, second) = if ctx.rank() == 0 { (&one, &other) } else { (&other, &one) };
@@ -77,9 +83,8 @@ fn groups_do_not_wait_for_each_other_whatever_order_ranks_call_them_in() {
     });
 }
 
-#[test]
-fn a_blocking_call_of_one_group_leaves_those_of_another_on_their_way() {
-    ranks(2, |ctx| {
+fn a_blocking_call_of_one_group_leaves_those_of_another_on_their_way(case: Case) {
+    case.run(2, |ctx| {
         let one = meet(ctx);
         let other = one.split(Some(0), 0).unwrap().unwrap();
         let mut blocking = mine(&one, LARGE);
@@ -97,9 +102,8 @@ fn a_blocking_call_of_one_group_leaves_those_of_another_on_their_way() {
     });
 }
 
-#[test]
-fn many_groups_are_on_their_way_at_once() {
-    ranks(3, |ctx| {
+fn many_groups_are_on_their_way_at_once(case: Case) {
+    case.run(3, |ctx| {
         let group = meet(ctx);
         let groups: Vec<_> = (0..12).map(|_| group.split(Some(0), 0).unwrap().unwrap()).collect();
         let mut order: Vec<usize> = (0..groups.len()).collect();
@@ -115,9 +119,8 @@ fn many_groups_are_on_their_way_at_once() {
     });
 }
 
-#[test]
-fn several_threads_can_wait_for_works_of_one_group() {
-    ranks(2, |ctx| {
+fn several_threads_can_wait_for_works_of_one_group(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let works: Vec<_> = (0..32)
             .map(|index| group.all_reduce_async(vec![index; 50_000], ReduceOp::Sum).unwrap())

@@ -4,14 +4,18 @@ use std::sync::Arc;
 
 use consort::{Call, Inputs, Lists, Outputs, OwnedCall, ReduceOp};
 use consort::{Dtype, Element};
-use consort_testkit::ranks;
+use consort_testkit::{Case, conformance};
 
 use crate::meet::{LARGE, alone, coded, late, meet, mine};
 
+conformance! { [shm tcp mixed in_process]
+    every_call_gives_what_its_blocking_form_gives
+    a_call_with_parts_of_its_own_is_carried_out
+}
+
 /// Every call, once waited for by whoever carries it out, once by one who only looks.
-#[test]
-fn every_call_gives_what_its_blocking_form_gives() {
-    ranks(3, |ctx| {
+fn every_call_gives_what_its_blocking_form_gives(case: Case) {
+    case.run(3, |ctx| {
         let group = meet(ctx);
         let (me, world) = (ctx.rank() as usize, 3);
         for (len, helped) in [(5, true), (5, false), (LARGE / 4, true), (LARGE / 4, false)] {
@@ -81,9 +85,8 @@ impl OwnedCall for Uneven {
     }
 }
 
-#[test]
-fn a_call_with_parts_of_its_own_is_carried_out() {
-    ranks(3, |ctx| {
+fn a_call_with_parts_of_its_own_is_carried_out(case: Case) {
+    case.run(3, |ctx| {
         let group = meet(ctx);
         let me = ctx.rank() as usize;
         // From one rank to another, another size than back.

@@ -3,13 +3,20 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use consort::{Error, ReduceOp};
-use consort_testkit::ranks;
+use consort_testkit::{Case, conformance};
 
 use crate::meet::{LARGE, alone, code, coded, meet, mine};
 
-#[test]
-fn borrowed_buffers_hold_the_results_when_the_scope_ends() {
-    ranks(2, |ctx| {
+conformance! { [shm tcp mixed in_process]
+    borrowed_buffers_hold_the_results_when_the_scope_ends
+    three_ranks_get_the_parts_that_are_for_them
+    a_panic_in_a_scope_waits_for_its_calls
+    the_first_error_of_a_scope_is_returned
+}
+conformance! { [shm in_process] slices_of_windows_are_worked_on_where_they_are }
+
+fn borrowed_buffers_hold_the_results_when_the_scope_ends(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let me = ctx.rank() as usize;
         let (mut sums, mut reduced, mut sent) =
@@ -41,9 +48,8 @@ fn borrowed_buffers_hold_the_results_when_the_scope_ends() {
     });
 }
 
-#[test]
-fn three_ranks_get_the_parts_that_are_for_them() {
-    ranks(3, |ctx| {
+fn three_ranks_get_the_parts_that_are_for_them(case: Case) {
+    case.run(3, |ctx| {
         let group = meet(ctx);
         let me = ctx.rank() as usize;
         for len in [1, 5, 40_001] {
@@ -79,9 +85,8 @@ fn three_ranks_get_the_parts_that_are_for_them() {
     });
 }
 
-#[test]
-fn slices_of_windows_are_worked_on_where_they_are() {
-    ranks(3, |ctx| {
+fn slices_of_windows_are_worked_on_where_they_are(case: Case) {
+    case.run(3, |ctx| {
         let group = meet(ctx);
         let (me, len) = (ctx.rank() as usize, 20_001);
         let memory = group.symmetric::<f32>(len).unwrap();
@@ -100,9 +105,8 @@ fn slices_of_windows_are_worked_on_where_they_are() {
     });
 }
 
-#[test]
-fn a_panic_in_a_scope_waits_for_its_calls() {
-    ranks(2, |ctx| {
+fn a_panic_in_a_scope_waits_for_its_calls(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let mut buffers = [mine(&group, LARGE), mine(&group, LARGE)];
         let caught = catch_unwind(AssertUnwindSafe(|| {
@@ -119,9 +123,8 @@ fn a_panic_in_a_scope_waits_for_its_calls() {
     });
 }
 
-#[test]
-fn the_first_error_of_a_scope_is_returned() {
-    ranks(2, |ctx| {
+fn the_first_error_of_a_scope_is_returned(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let (mut one, mut two) = (mine(&group, 10), mine(&group, 10));
         let refused = group.scope(|s| {

@@ -4,9 +4,15 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use consort::ReduceOp;
-use consort_testkit::ranks;
+use consort_testkit::{Case, conformance};
 
 use crate::meet::{LARGE, LONG, meet, mine};
+
+conformance! { [shm tcp mixed]
+    there_is_one_thread_for_all_groups_and_none_without_asynchronous_calls
+    a_group_that_is_dropped_with_calls_on_their_way_is_left_when_they_are_done
+    a_thread_that_has_nothing_to_do_sleeps
+}
 
 /// How many threads of this process are there for asynchronous calls.
 fn threads() -> usize {
@@ -26,9 +32,8 @@ fn await_threads(count: usize) {
     }
 }
 
-#[test]
-fn there_is_one_thread_for_all_groups_and_none_without_asynchronous_calls() {
-    ranks(2, |ctx| {
+fn there_is_one_thread_for_all_groups_and_none_without_asynchronous_calls(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let groups: Vec<_> = (0..3).map(|_| group.split(Some(0), 0).unwrap().unwrap()).collect();
         group.barrier().unwrap();
@@ -51,9 +56,8 @@ fn there_is_one_thread_for_all_groups_and_none_without_asynchronous_calls() {
     });
 }
 
-#[test]
-fn a_group_that_is_dropped_with_calls_on_their_way_is_left_when_they_are_done() {
-    ranks(2, |ctx| {
+fn a_group_that_is_dropped_with_calls_on_their_way_is_left_when_they_are_done(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let work = group.all_reduce_async(mine(&group, LARGE), ReduceOp::Sum).unwrap();
         drop(group);
@@ -62,9 +66,8 @@ fn a_group_that_is_dropped_with_calls_on_their_way_is_left_when_they_are_done() 
     });
 }
 
-#[test]
-fn a_thread_that_has_nothing_to_do_sleeps() {
-    ranks(2, |ctx| {
+fn a_thread_that_has_nothing_to_do_sleeps(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         group.all_reduce_async(mine(&group, 100), ReduceOp::Sum).unwrap().wait().unwrap();
         std::thread::sleep(Duration::from_millis(50));

@@ -4,23 +4,27 @@ use std::thread;
 use std::time::Duration;
 
 use consort::{Deadline, Group};
-use consort_testkit::ranks;
+use consort_testkit::{Case, conformance};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::meet::{LIMIT, meet};
 
-#[test]
-fn hold_two_ranks_until_the_last_has_come() {
-    ranks(2, |ctx| everyone_has_come(&meet(ctx)));
+conformance! { [shm tcp mixed in_process]
+    hold_two_ranks_until_the_last_has_come
+    hold_five_ranks_until_the_last_has_come
+    hold_a_part_of_the_ranks_until_the_last_of_them_has_come
 }
 
-#[test]
-fn hold_five_ranks_until_the_last_has_come() {
-    ranks(5, |ctx| everyone_has_come(&meet(ctx)));
+fn hold_two_ranks_until_the_last_has_come(case: Case) {
+    case.run(2, |ctx| everyone_has_come(&meet(ctx)));
 }
 
-#[test]
-fn hold_a_part_of_the_ranks_until_the_last_of_them_has_come() {
-    ranks(4, |ctx| {
+fn hold_five_ranks_until_the_last_has_come(case: Case) {
+    case.run(5, |ctx| everyone_has_come(&meet(ctx)));
+}
+
+fn hold_a_part_of_the_ranks_until_the_last_of_them_has_come(case: Case) {
+    case.run(4, |ctx| {
         let group = meet(ctx);
         if let Some(part) = group.new_group(&[3, 0, 1]).unwrap() {
             everyone_has_come(&part);
@@ -29,24 +33,22 @@ fn hold_a_part_of_the_ranks_until_the_last_of_them_has_come() {
     });
 }
 
-/// Every rank writes down how often it has come, and finds afterwards that the others have come as
-/// often. In every round another one is late.
+/// Every rank notes when it came and when it left, by the clock that all of this machine have: nobody
+/// left before the last had come. In every round another one is late.
 fn everyone_has_come(group: &Group) {
-    let (me, world) = (group.rank().get(), group.world() as u32);
-    let book = group.symmetric::<u32>(1).unwrap();
-    let mut round = 0;
-    let mut meet_at = |name: &str, barrier: &dyn Fn()| {
+    let (me, world) = (group.rank().index(), group.world());
+    let meet_at = |name: &str, barrier: &dyn Fn()| {
         for late in 0..world {
-            round += 1;
             if late == me {
                 thread::sleep(LATE);
             }
-            book.put(me, 0, &[round]).unwrap();
+            let came = now();
             barrier();
-            for rank in 0..world {
-                let mut come = [0];
-                book.get(rank, 0, &mut come).unwrap();
-                assert!(come[0] >= round, "{name}: rank {rank} had not come to round {round}");
+            let mut times = vec![0; 2 * world];
+            group.all_gather(&[came, now()], &mut times).unwrap();
+            let last = times.iter().step_by(2).max().unwrap();
+            for (rank, left) in times.iter().skip(1).step_by(2).enumerate() {
+                assert!(left >= last, "{name}: rank {rank} left before rank {late} came");
             }
         }
     };
@@ -57,7 +59,15 @@ fn everyone_has_come(group: &Group) {
         work.wait_until(Deadline::after(LIMIT)).expect("there is time").unwrap();
     });
     meet_at("barrier in a scope", &|| group.scope(|s| s.barrier()).unwrap());
-    meet_at("barrier of symmetric memory", &|| book.barrier(3).unwrap());
+    if let Ok(memory) = group.symmetric::<u32>(1) {
+        meet_at("barrier of symmetric memory", &|| memory.barrier(3).unwrap());
+    }
+}
+
+/// In nanoseconds.
+fn now() -> i64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
 /// Long enough for whoever does not wait to be seen.

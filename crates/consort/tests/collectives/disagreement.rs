@@ -4,17 +4,34 @@
 use std::time::{Duration, Instant};
 
 use consort::{Call, Element, Error, ErrorKind, Group, Inputs, Outputs, ReduceOp, Result};
-use consort_testkit::ranks;
+use consort_testkit::{Case, conformance};
 
 use super::faults::same_everywhere;
 use super::meet::meet;
 use super::works::works;
 
+conformance! { [shm tcp in_process]
+    about_the_root_is_told_on_every_rank
+}
+conformance! { [shm tcp mixed in_process]
+    about_the_operation_or_the_type_is_told_on_every_rank
+    about_the_factor_is_told_on_every_rank
+    about_the_count_is_told_on_every_rank
+    about_how_many_numbers_are_in_which_buffer_is_told_on_every_rank
+    about_the_order_of_two_calls_is_told_on_every_rank
+    about_the_sizes_of_parts_is_told_on_every_rank
+    about_sizes_that_only_two_ranks_know_is_told_on_every_rank
+}
+conformance! { [shm in_process]
+    of_ranks_that_do_not_wait_for_each_other_is_noticed_soon
+    about_what_a_call_is_for_is_told_on_every_rank
+    about_whether_memory_is_exchanged_in_place_is_told_on_every_rank
+}
+
 const SUM: ReduceOp = ReduceOp::Sum;
 
-#[test]
-fn about_the_operation_or_the_type_is_told_on_every_rank() {
-    ranks(3, |ctx| {
+fn about_the_operation_or_the_type_is_told_on_every_rank(case: Case) {
+    case.run(3, |ctx| {
         let group = meet(ctx);
         let sum_of_floats = |group: &Group| group.all_reduce(&mut [1.0_f32; 3], SUM);
         let told = "all_reduce(sum) of 3 f32";
@@ -35,9 +52,8 @@ fn about_the_operation_or_the_type_is_told_on_every_rank() {
     });
 }
 
-#[test]
-fn about_what_a_call_is_for_is_told_on_every_rank() {
-    ranks(3, |ctx| {
+fn about_what_a_call_is_for_is_told_on_every_rank(case: Case) {
+    case.run(3, |ctx| {
         let group = meet(ctx);
         let split = |group: &Group| group.split(Some(1), 0).map(drop);
         let memory = |group: &Group| group.symmetric::<u64>(8).map(drop);
@@ -52,9 +68,8 @@ fn about_what_a_call_is_for_is_told_on_every_rank() {
 }
 
 /// What is exchanged in place cannot be worked on in symmetric memory, on no rank then.
-#[test]
-fn about_whether_memory_is_exchanged_in_place_is_told_on_every_rank() {
-    ranks(3, |ctx| {
+fn about_whether_memory_is_exchanged_in_place_is_told_on_every_rank(case: Case) {
+    case.run(3, |ctx| {
         let group = meet(ctx);
         let memory = group.symmetric::<u64>(6 << 10).unwrap();
         let exchange = |group: &Group, in_place: bool| {
@@ -87,9 +102,8 @@ fn about_whether_memory_is_exchanged_in_place_is_told_on_every_rank() {
 
 /// Ranks that only send, or only receive nothing, never wait for each other; but they are never far
 /// ahead of each other either.
-#[test]
-fn of_ranks_that_do_not_wait_for_each_other_is_noticed_soon() {
-    ranks(2, |ctx| {
+fn of_ranks_that_do_not_wait_for_each_other_is_noticed_soon(case: Case) {
+    case.run(2, |ctx| {
         let world = meet(ctx);
         let me = ctx.rank();
         let everyone_is_root = |group: &Group| group.broadcast(&mut [1.5_f32], me);
@@ -108,9 +122,8 @@ fn of_ranks_that_do_not_wait_for_each_other_is_noticed_soon() {
     });
 }
 
-#[test]
-fn about_the_factor_is_told_on_every_rank() {
-    ranks(3, |ctx| {
+fn about_the_factor_is_told_on_every_rank(case: Case) {
+    case.run(3, |ctx| {
         let group = meet(ctx);
         let scaled = |factor: f64| {
             move |group: &Group| group.all_reduce(&mut [1.0_f32; 3], ReduceOp::PremulSum(factor))
@@ -121,9 +134,8 @@ fn about_the_factor_is_told_on_every_rank() {
     });
 }
 
-#[test]
-fn about_the_count_is_told_on_every_rank() {
-    ranks(3, |ctx| {
+fn about_the_count_is_told_on_every_rank(case: Case) {
+    case.run(3, |ctx| {
         let group = meet(ctx);
         let sum =
             |count: usize| move |group: &Group| group.all_reduce(&mut vec![1.0_f32; count], SUM);
@@ -140,9 +152,8 @@ fn about_the_count_is_told_on_every_rank() {
     });
 }
 
-#[test]
-fn about_how_many_numbers_are_in_which_buffer_is_told_on_every_rank() {
-    ranks(3, |ctx| {
+fn about_how_many_numbers_are_in_which_buffer_is_told_on_every_rank(case: Case) {
+    case.run(3, |ctx| {
         let group = meet(ctx);
         let sums = |lengths: &'static [usize]| {
             move |group: &Group| {
@@ -162,9 +173,8 @@ fn about_how_many_numbers_are_in_which_buffer_is_told_on_every_rank() {
     });
 }
 
-#[test]
-fn about_the_root_is_told_on_every_rank() {
-    ranks(3, |ctx| {
+fn about_the_root_is_told_on_every_rank(case: Case) {
+    case.run(3, |ctx| {
         let group = meet(ctx);
         for count in [2, 100_000] {
             let broadcast = |root: u32| {
@@ -220,9 +230,8 @@ fn about_the_root_is_told_on_every_rank() {
     });
 }
 
-#[test]
-fn about_the_order_of_two_calls_is_told_on_every_rank() {
-    ranks(3, |ctx| {
+fn about_the_order_of_two_calls_is_told_on_every_rank(case: Case) {
+    case.run(3, |ctx| {
         let group = meet(ctx);
         let sum = |group: &Group| group.all_reduce(&mut [1.0_f32; 3], SUM);
         let one = |group: &Group| group.barrier().and_then(|()| sum(group));
@@ -243,9 +252,8 @@ fn about_the_order_of_two_calls_is_told_on_every_rank() {
     });
 }
 
-#[test]
-fn about_the_sizes_of_parts_is_told_on_every_rank() {
-    ranks(3, |ctx| {
+fn about_the_sizes_of_parts_is_told_on_every_rank(case: Case) {
+    case.run(3, |ctx| {
         let group = meet(ctx);
         let parts = |counts: [usize; 3]| counts.map(|count| vec![1_u16; count]);
         let all_gather = |counts: [usize; 3]| {
@@ -270,9 +278,8 @@ fn about_the_sizes_of_parts_is_told_on_every_rank() {
     });
 }
 
-#[test]
-fn about_sizes_that_only_two_ranks_know_is_told_on_every_rank() {
-    ranks(3, |ctx| {
+fn about_sizes_that_only_two_ranks_know_is_told_on_every_rank(case: Case) {
+    case.run(3, |ctx| {
         let group = meet(ctx);
         let told = "of u16 in uneven parts";
         let list = |counts: [usize; 3]| counts.map(|count| vec![1_u16; count]);

@@ -10,12 +10,12 @@ use super::moves::Moves;
 use super::reductions::Reduction;
 
 in_worlds! { every_operation:
-    buffers_are_right_in_a_world_of_1 1
-    buffers_are_right_in_a_world_of_2 2
-    buffers_are_right_in_a_world_of_3 3
-    buffers_are_right_in_a_world_of_4 4
-    buffers_are_right_in_a_world_of_5 5
-    buffers_are_right_in_a_world_of_8 8
+    buffers_are_right_in_a_world_of_1 1 [shm tcp]
+    buffers_are_right_in_a_world_of_2 2 [shm tcp in_process]
+    buffers_are_right_in_a_world_of_3 3 [shm tcp]
+    buffers_are_right_in_a_world_of_4 4 [shm mixed in_process]
+    buffers_are_right_in_a_world_of_5 5 [shm tcp]
+    buffers_are_right_in_a_world_of_8 8 [shm]
 }
 
 fn every_operation(group: &Group, digest: &mut Digest) {
@@ -34,8 +34,8 @@ fn every_operation(group: &Group, digest: &mut Digest) {
 }
 
 in_worlds! { on_both_sides_of_the_edge:
-    results_take_their_way_past_the_caches_of_2_ranks 2
-    results_take_their_way_past_the_caches_of_5_ranks 5
+    results_take_their_way_past_the_caches_of_2_ranks 2 [shm]
+    results_take_their_way_past_the_caches_of_5_ranks 5 [shm]
 }
 
 /// Just too few bytes to go past the caches, and just enough: in place and elsewhere, beginning at

@@ -4,6 +4,8 @@
 mod data;
 mod edges;
 mod exercise;
+#[path = "../invitation/mod.rs"]
+mod invitation;
 mod meet;
 mod oracle;
 mod room;

@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use consort::{Builder, Group};
+use consort::Group;
 use consort_testkit::Context;
+
+use super::invitation::invited;
 
 /// The group of all ranks of a job.
 pub(crate) fn meet(ctx: &Context) -> Group {
-    let path = ctx.dir().join("meeting");
-    let address = format!("file://{}?rank={}&world={}", path.display(), ctx.rank(), ctx.world());
-    let builder = Builder::new().address(&address).unwrap();
-    builder.timeout(Duration::from_secs(100)).init().unwrap()
+    invited(ctx).timeout(Duration::from_secs(100)).init().unwrap()
 }
 
 /// What a rank got in all calls whose results are the same everywhere.
@@ -32,13 +31,14 @@ pub(crate) fn agree(digests: &[String]) {
     assert_eq!(digests, vec![digests[0].clone(); digests.len()]);
 }
 
-/// A test for each of these worlds, in which every rank checks its results and returns a digest of
+/// A test for each of these worlds and kinds of groups, in which every rank checks its results and returns a digest of
 /// those that are the same everywhere.
 macro_rules! in_worlds {
-    ($check:path: $($name:ident $world:literal)*) => {$(
-        #[test]
-        fn $name() {
-            let job = consort_testkit::Ranks::new($world).limit($crate::meet::LIMIT).start(|ctx| {
+    ($check:path: $($name:ident $world:literal $kinds:tt)*) => {$(
+        consort_testkit::conformance! { $kinds $name }
+
+        fn $name(case: consort_testkit::Case) {
+            let job = case.of($world).limit($crate::meet::LIMIT).start(|ctx| {
                 let mut digest = $crate::meet::Digest::default();
                 $check(&$crate::meet::meet(ctx), &mut digest);
                 digest.value()

@@ -11,12 +11,12 @@ use super::room::Room;
 use super::sizes::{every_edge, long};
 
 in_worlds! { every_reduction:
-    are_right_in_a_world_of_1 1
-    are_right_in_a_world_of_2 2
-    are_right_in_a_world_of_3 3
-    are_right_in_a_world_of_4 4
-    are_right_in_a_world_of_5 5
-    are_right_in_a_world_of_8 8
+    are_right_in_a_world_of_1 1 [shm tcp]
+    are_right_in_a_world_of_2 2 [shm tcp in_process]
+    are_right_in_a_world_of_3 3 [shm tcp mixed]
+    are_right_in_a_world_of_4 4 [shm in_process]
+    are_right_in_a_world_of_5 5 [shm]
+    are_right_in_a_world_of_8 8 [shm]
 }
 
 fn every_reduction(group: &Group, digest: &mut Digest) {

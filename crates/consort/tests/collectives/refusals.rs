@@ -4,15 +4,21 @@ mod memory;
 mod sizes;
 
 use consort::{Call, Dtype, Error, ErrorKind, Group, Inputs, Outputs, Rank, ReduceOp, Target};
-use consort_testkit::ranks;
+use consort_testkit::{Case, conformance};
 
 use super::meet::meet;
 use super::oracle::operations;
 use super::works::works;
 
-#[test]
-fn a_root_that_does_not_exist_is_refused() {
-    ranks(3, |ctx| {
+conformance! { [shm tcp mixed in_process]
+    a_root_that_does_not_exist_is_refused
+    what_only_the_root_gives_is_given_by_the_root_only
+    counts_that_do_not_add_up_are_refused
+    reductions_without_a_meaning_are_refused
+}
+
+fn a_root_that_does_not_exist_is_refused(case: Case) {
+    case.run(3, |ctx| {
         with_a_group(&meet(ctx), |group, memory| {
             let (dtype, op, root, uneven) = (F32, SUM, Rank::from(3), false);
             let (input, output) = (memory.slice(0..4).into(), memory.slice(4..8));
@@ -25,9 +31,8 @@ fn a_root_that_does_not_exist_is_refused() {
     });
 }
 
-#[test]
-fn what_only_the_root_gives_is_given_by_the_root_only() {
-    ranks(3, |ctx| {
+fn what_only_the_root_gives_is_given_by_the_root_only(case: Case) {
+    case.run(3, |ctx| {
         with_a_group(&meet(ctx), |group, memory| {
             let (dtype, op, root, uneven) = (F32, SUM, Rank::from(1), false);
             let given = group.rank() != root;
@@ -49,9 +54,8 @@ fn what_only_the_root_gives_is_given_by_the_root_only() {
     });
 }
 
-#[test]
-fn counts_that_do_not_add_up_are_refused() {
-    ranks(3, |ctx| {
+fn counts_that_do_not_add_up_are_refused(case: Case) {
+    case.run(3, |ctx| {
         let group = meet(ctx);
         let (input, mut output) = ([1_u16, 2, 3, 4], [0_u16; 4]);
         let mut refuse = |to: &[usize], from: &[usize], told: &str| {
@@ -80,9 +84,8 @@ fn counts_that_do_not_add_up_are_refused() {
     });
 }
 
-#[test]
-fn reductions_without_a_meaning_are_refused() {
-    ranks(2, |ctx| {
+fn reductions_without_a_meaning_are_refused(case: Case) {
+    case.run(2, |ctx| {
         with_a_group(&meet(ctx), |group, memory| {
             let mut refused = 0;
             for dtype in Dtype::ALL {

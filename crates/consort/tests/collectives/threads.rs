@@ -4,14 +4,22 @@ use std::sync::Mutex;
 use std::thread;
 
 use consort::{Group, ReduceOp};
-use consort_testkit::{Ranks, ranks};
+use consort_testkit::{Case, conformance};
 
 use super::meet::{LIMIT, meet};
 use super::works::works;
 
-#[test]
-fn each_with_a_group_of_its_own_work_at_the_same_time() {
-    ranks(2, |ctx| {
+conformance! { [shm tcp in_process]
+    thousands_of_small_calls_of_8_ranks_come_to_an_end
+}
+conformance! { [shm tcp mixed in_process]
+    each_with_a_group_of_its_own_work_at_the_same_time
+    that_share_a_group_of_one_rank_are_served_one_after_the_other
+    that_share_a_group_may_call_it_in_turn
+}
+
+fn each_with_a_group_of_its_own_work_at_the_same_time(case: Case) {
+    case.run(2, |ctx| {
         let world = meet(ctx);
         let groups: Vec<Group> =
             (0..4).map(|_| world.split(Some(0), 0).unwrap().unwrap()).collect();
@@ -24,9 +32,8 @@ fn each_with_a_group_of_its_own_work_at_the_same_time() {
     });
 }
 
-#[test]
-fn that_share_a_group_of_one_rank_are_served_one_after_the_other() {
-    ranks(1, |ctx| {
+fn that_share_a_group_of_one_rank_are_served_one_after_the_other(case: Case) {
+    case.run(1, |ctx| {
         let group = meet(ctx);
         thread::scope(|scope| {
             for _ in 0..4 {
@@ -36,9 +43,8 @@ fn that_share_a_group_of_one_rank_are_served_one_after_the_other() {
     });
 }
 
-#[test]
-fn that_share_a_group_may_call_it_in_turn() {
-    ranks(2, |ctx| {
+fn that_share_a_group_may_call_it_in_turn(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         // The order is the same on all ranks: thread 0, 1, 2, 0, 1, 2 and so on.
         let next = Mutex::new(0);
@@ -66,9 +72,8 @@ fn that_share_a_group_may_call_it_in_turn() {
     });
 }
 
-#[test]
-fn thousands_of_small_calls_of_8_ranks_come_to_an_end() {
-    let job = Ranks::new(8).limit(LIMIT).start(|ctx| {
+fn thousands_of_small_calls_of_8_ranks_come_to_an_end(case: Case) {
+    let job = case.of(8).limit(LIMIT).start(|ctx| {
         let group = meet(ctx);
         for round in 0..2000_u32 {
             let mut sum = [round; 2];

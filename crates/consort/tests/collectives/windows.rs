@@ -2,26 +2,55 @@
 //! enough, and by the collectives of the memory itself.
 
 use consort::symm::{Plain, Symmetric};
-use consort::{Complex32, Complex64, Dtype, F8E4m3, F8E5m2, Group, ReduceOp};
+use consort::{Complex32, Complex64, Dtype, Error, F8E4m3, F8E5m2, Group, ReduceOp};
+use consort_testkit::{Case, Kind, conformance};
 use half::{bf16, f16};
 
 use super::data::{Tile, phase};
 use super::exercise::Caller;
-use super::meet::{Digest, in_worlds};
+use super::meet::{Digest, in_worlds, meet};
 use super::moves::{Moves, move_everything};
 use super::oracle::operations;
 use super::reductions::{Reduction, reduce_everything};
 use super::sizes::{every_edge, long};
+use super::works::works;
 
 in_worlds! { every_reduction:
-    reductions_of_the_group_are_right_in_a_world_of_2 2
-    reductions_of_the_group_are_right_in_a_world_of_3 3
+    reductions_of_the_group_are_right_in_a_world_of_2 2 [shm in_process]
+    reductions_of_the_group_are_right_in_a_world_of_3 3 [shm]
 }
 in_worlds! { every_move:
-    moves_of_the_group_are_right_in_a_world_of_2 2
-    moves_of_the_group_are_right_in_a_world_of_3 3
+    moves_of_the_group_are_right_in_a_world_of_2 2 [shm in_process]
+    moves_of_the_group_are_right_in_a_world_of_3 3 [shm]
 }
-in_worlds! { every_method: of_all_types_have_their_own_collectives_in_a_world_of_4 4 }
+in_worlds! { every_method: of_all_types_have_their_own_collectives_in_a_world_of_4 4 [shm] }
+
+conformance! { [tcp mixed] are_refused_to_groups_whose_ranks_do_not_share_memory }
+
+fn are_refused_to_groups_whose_ranks_do_not_share_memory(case: Case) {
+    case.run(4, |ctx| {
+        let group = meet(ctx);
+        let refused = |group: &Group| {
+            let errors = [
+                group.symmetric::<u64>(8).map(drop).unwrap_err(),
+                group.pool(1 << 16).map(drop).unwrap_err(),
+            ];
+            for error in errors {
+                assert!(matches!(error, Error::SeveralHosts { .. }), "{error}");
+                assert!(error.to_string().contains("do not all share memory"), "{error}");
+            }
+            assert!(!group.is_symmetric(&[1_u8]));
+        };
+        refused(&group);
+        let half = group.split(Some(ctx.rank() / 2), 0).unwrap().unwrap();
+        match ctx.kind() {
+            Kind::Mixed => drop(half.symmetric::<u64>(8).unwrap()),
+            _ => refused(&half),
+        }
+        works(&group);
+        works(&half);
+    });
+}
 
 fn every_reduction(group: &Group, digest: &mut Digest) {
     let caller = Caller::in_window(group, group.world() * LONGEST);

@@ -1,13 +1,23 @@
 //! What is sent arrives.
 
 use consort::{Element, Incoming, Outgoing, Rank, Tag};
-use consort_testkit::{Ranks, ranks};
+use consort_testkit::{Case, conformance};
 
 use super::{RING, coded, meet, room};
 
-#[test]
-fn messages_of_all_sizes_arrive_as_they_were_sent() {
-    ranks(2, |ctx| {
+conformance! { [shm tcp mixed in_process]
+    messages_of_all_sizes_arrive_as_they_were_sent
+    elements_of_every_kind_arrive
+    ten_thousand_messages_go_to_and_fro
+    two_ranks_send_much_to_each_other_at_once
+    four_ranks_pass_much_around_in_a_circle
+    a_rank_sends_to_itself
+    types_known_at_run_time_are_sent_and_received_with_tags_of_their_own
+    messages_of_a_subgroup_stay_in_it
+}
+
+fn messages_of_all_sizes_arrive_as_they_were_sent(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let around = |bytes: usize| [bytes - 1, bytes, bytes + 1];
         let sizes = [0, 1, 7, 3 << 20]
@@ -29,15 +39,14 @@ fn messages_of_all_sizes_arrive_as_they_were_sent() {
     });
 }
 
-#[test]
-fn elements_of_every_kind_arrive() {
+fn elements_of_every_kind_arrive(case: Case) {
     fn check<T: Element>(group: &consort::Group, values: [T; 3]) {
         let mut received = room::<T>(3);
         let peer = 1 - group.rank().get();
         group.send_recv(&values, peer, &mut received, peer, 1).unwrap();
         assert_eq!(received, values);
     }
-    ranks(2, |ctx| {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         check(&group, [1.5_f32, -0.0, f32::INFINITY]);
         check(&group, [1.5_f64, 2.0, f64::MIN]);
@@ -48,9 +57,8 @@ fn elements_of_every_kind_arrive() {
     });
 }
 
-#[test]
-fn ten_thousand_messages_go_to_and_fro() {
-    ranks(2, |ctx| {
+fn ten_thousand_messages_go_to_and_fro(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let peer = 1 - ctx.rank();
         let mut number = [0_u64];
@@ -67,9 +75,8 @@ fn ten_thousand_messages_go_to_and_fro() {
     });
 }
 
-#[test]
-fn two_ranks_send_much_to_each_other_at_once() {
-    ranks(2, |ctx| {
+fn two_ranks_send_much_to_each_other_at_once(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let (me, peer) = (ctx.rank(), 1 - ctx.rank());
         for round in 0..3 {
@@ -81,9 +88,8 @@ fn two_ranks_send_much_to_each_other_at_once() {
     });
 }
 
-#[test]
-fn four_ranks_pass_much_around_in_a_circle() {
-    let job = Ranks::new(4).start(|ctx| {
+fn four_ranks_pass_much_around_in_a_circle(case: Case) {
+    let job = case.of(4).start(|ctx| {
         let group = meet(ctx);
         let (me, world) = (ctx.rank(), ctx.world());
         let (next, previous) = ((me + 1) % world, (me + world - 1) % world);
@@ -99,9 +105,8 @@ fn four_ranks_pass_much_around_in_a_circle() {
     job.expect_all();
 }
 
-#[test]
-fn a_rank_sends_to_itself() {
-    ranks(1, |ctx| {
+fn a_rank_sends_to_itself(case: Case) {
+    case.run(1, |ctx| {
         let group = meet(ctx);
         let large = coded(1, RING);
         group.send(&large, 0, 1).unwrap();
@@ -119,9 +124,8 @@ fn a_rank_sends_to_itself() {
     });
 }
 
-#[test]
-fn types_known_at_run_time_are_sent_and_received_with_tags_of_their_own() {
-    ranks(2, |ctx| {
+fn types_known_at_run_time_are_sent_and_received_with_tags_of_their_own(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let (me, peer) = (ctx.rank(), 1 - ctx.rank());
         let (data, mut received) = ([f32::from(me as u8); 4], [0.0; 4]);
@@ -144,9 +148,8 @@ fn types_known_at_run_time_are_sent_and_received_with_tags_of_their_own() {
     });
 }
 
-#[test]
-fn messages_of_a_subgroup_stay_in_it() {
-    let job = Ranks::new(3).start(|ctx| {
+fn messages_of_a_subgroup_stay_in_it(case: Case) {
+    let job = case.of(3).start(|ctx| {
         let group = meet(ctx);
         let part = group.new_group(&[2, 0]).unwrap();
         let mut received = [0_u8];

@@ -3,13 +3,32 @@
 use std::time::{Duration, Instant};
 
 use consort::{Dtype, Error, ErrorKind, Group, Incoming, Outgoing, Rank, Tag};
-use consort_testkit::{Context, Outcome, Ranks, ranks};
+use consort_testkit::{Case, Context, Outcome, conformance};
 
-use super::{RING, SHORT, coded, meet, room};
+use super::{RING, SHORT, capacity, coded, empty, fill, meet, room};
 
-#[test]
-fn a_peer_that_is_killed_while_its_message_is_waited_for_is_named() {
-    let errors = kill_rank_1(|_, group| group.recv(&mut room::<f32>(3), 1, 7).unwrap_err());
+conformance! { [shm tcp in_process]
+    whoever_waits_for_a_message_hears_that_the_group_was_aborted
+}
+conformance! { [shm tcp]
+    a_peer_that_is_killed_while_a_long_message_goes_to_it_is_named
+    a_peer_that_is_killed_while_its_message_is_waited_for_is_named
+}
+conformance! { [shm tcp mixed]
+    a_peer_that_is_killed_while_anybody_is_waited_for_is_named
+}
+conformance! { [shm tcp mixed in_process]
+    a_short_message_to_a_rank_that_has_left_is_refused_and_not_lost_in_silence
+    a_message_that_does_not_come_in_time_is_an_error_and_the_group_goes_on
+    small_messages_are_sent_until_there_is_no_more_room_and_the_group_goes_on
+    a_message_that_is_cut_off_in_the_middle_ends_the_group
+    a_message_of_another_type_or_length_is_an_error_that_shows_both
+    what_does_not_fit_does_not_hold_up_what_is_sent_at_the_same_time
+    calls_that_make_no_sense_are_refused
+}
+
+fn a_peer_that_is_killed_while_its_message_is_waited_for_is_named(case: Case) {
+    let errors = kill_rank_1(case, |_, group| group.recv(&mut room::<f32>(3), 1, 7).unwrap_err());
     let expected = "recv of 3 f32 from rank 1 with tag 7";
     assert!(
         errors[0].starts_with("group world: rank 1 is gone: its process has ended;"),
@@ -18,23 +37,21 @@ fn a_peer_that_is_killed_while_its_message_is_waited_for_is_named() {
     assert!(errors[0].ends_with(expected), "{errors:?}");
 }
 
-#[test]
-fn a_peer_that_is_killed_while_a_long_message_goes_to_it_is_named() {
-    let errors = kill_rank_1(|_, group| group.send(&room::<u64>(RING), 1, 7).unwrap_err());
+fn a_peer_that_is_killed_while_a_long_message_goes_to_it_is_named(case: Case) {
+    let errors =
+        kill_rank_1(case, |ctx, group| group.send(&room::<u64>(capacity(ctx)), 1, 7).unwrap_err());
     assert!(errors[0].contains("rank 1 is gone"), "{errors:?}");
-    assert!(errors[0].ends_with("send of 65536 u64 to rank 1 with tag 7"), "{errors:?}");
+    assert!(errors[0].ends_with(" u64 to rank 1 with tag 7"), "{errors:?}");
 }
 
-#[test]
-fn a_peer_that_is_killed_while_anybody_is_waited_for_is_named() {
-    let errors = kill_rank_1(|_, group| group.recv_any(&mut room::<f32>(3), 7).unwrap_err());
+fn a_peer_that_is_killed_while_anybody_is_waited_for_is_named(case: Case) {
+    let errors = kill_rank_1(case, |_, group| group.recv_any(&mut room::<f32>(3), 7).unwrap_err());
     assert!(errors[0].contains("rank 1 is gone"), "{errors:?}");
 }
 
 /// There would be room for it in the ring, but nobody reads it any more.
-#[test]
-fn a_short_message_to_a_rank_that_has_left_is_refused_and_not_lost_in_silence() {
-    ranks(2, |ctx| {
+fn a_short_message_to_a_rank_that_has_left_is_refused_and_not_lost_in_silence(case: Case) {
+    case.run(2, |ctx| {
         let world = meet(ctx);
         let group = world.split(Some(0), 0).unwrap().unwrap();
         if ctx.rank() == 1 {
@@ -60,8 +77,8 @@ fn a_short_message_to_a_rank_that_has_left_is_refused_and_not_lost_in_silence() 
 
 /// Kills rank 1 while rank 0 waits in a call that fails, and rank 2 in a call for rank 0. Gives
 /// what both were told.
-fn kill_rank_1(call: impl Fn(&Context, &Group) -> Error) -> Vec<String> {
-    let mut job = Ranks::new(3).named_after(&call).start(|ctx| {
+fn kill_rank_1(case: Case, call: impl Fn(&Context, &Group) -> Error + Sync) -> Vec<String> {
+    let mut job = case.of(3).start(|ctx| {
         let group = meet(ctx);
         ctx.reach("met");
         match ctx.rank() {
@@ -101,9 +118,8 @@ fn kill_rank_1(call: impl Fn(&Context, &Group) -> Error) -> Vec<String> {
     told
 }
 
-#[test]
-fn a_message_that_does_not_come_in_time_is_an_error_and_the_group_goes_on() {
-    ranks(2, |ctx| {
+fn a_message_that_does_not_come_in_time_is_an_error_and_the_group_goes_on(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let mut received = [0_i32; 2];
         if ctx.rank() == 0 {
@@ -130,42 +146,28 @@ fn a_message_that_does_not_come_in_time_is_an_error_and_the_group_goes_on() {
     });
 }
 
-#[test]
-fn small_messages_are_sent_until_there_is_no_more_room_and_the_group_goes_on() {
-    ranks(2, |ctx| {
+fn small_messages_are_sent_until_there_is_no_more_room_and_the_group_goes_on(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
-        let mut count = 0_u32;
-        if ctx.rank() == 0 {
-            let hasty = group.within(SHORT);
-            let error = loop {
-                match hasty.send(&[count], 1, 7) {
-                    Ok(()) => count += 1,
-                    Err(error) => break error,
-                }
-            };
-            assert!(matches!(error, Error::Late { .. }), "{error}");
+        let count = if ctx.rank() == 0 { fill(ctx, &group) } else { 0 };
+        if ctx.rank() == 0 && capacity(ctx) == RING {
             assert_eq!(count as usize, RING / 64);
         }
         let mut counts = [0; 2];
         group.all_gather(&[count], &mut counts).unwrap();
         if ctx.rank() == 1 {
-            for expected in 0..counts[0] {
-                let mut received = [0];
-                group.recv(&mut received, 0, 7).unwrap();
-                assert_eq!(received, [expected]);
-            }
+            empty(ctx, &group, counts[0]);
         }
         group.barrier().unwrap();
     });
 }
 
-#[test]
-fn a_message_that_is_cut_off_in_the_middle_ends_the_group() {
-    const CUT_OFF: &str = "send of 131072 u8 to rank 1 with tag 7";
-    ranks(2, |ctx| {
+fn a_message_that_is_cut_off_in_the_middle_ends_the_group(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
+        let size = 2 * capacity(ctx);
         let error = if ctx.rank() == 0 {
-            let error = group.within(SHORT).send(&room::<u8>(2 * RING), 1, 7).unwrap_err();
+            let error = group.within(SHORT).send(&room::<u8>(size), 1, 7).unwrap_err();
             assert!(matches!(error, Error::Late { .. }), "{error}");
             group.recv(&mut [0_u8], 1, 7).unwrap_err()
         } else {
@@ -173,14 +175,14 @@ fn a_message_that_is_cut_off_in_the_middle_ends_the_group() {
             group.barrier().unwrap_err()
         };
         let Error::Late { missing, by: 0, call, .. } = &error else { panic!("{error}") };
-        assert_eq!((&missing[..], &call[..]), (&[1][..], CUT_OFF));
+        let cut_off = format!("send of {size} u8 to rank 1 with tag 7");
+        assert_eq!((&missing[..], &call[..]), (&[1][..], &cut_off[..]));
         assert_eq!(group.error().unwrap().to_string(), error.to_string());
     });
 }
 
-#[test]
-fn a_message_of_another_type_or_length_is_an_error_that_shows_both() {
-    ranks(2, |ctx| {
+fn a_message_of_another_type_or_length_is_an_error_that_shows_both(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         if ctx.rank() == 0 {
             for tag in [1, 2] {
@@ -219,9 +221,8 @@ fn a_message_of_another_type_or_length_is_an_error_that_shows_both() {
     });
 }
 
-#[test]
-fn what_does_not_fit_does_not_hold_up_what_is_sent_at_the_same_time() {
-    ranks(2, |ctx| {
+fn what_does_not_fit_does_not_hold_up_what_is_sent_at_the_same_time(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let (me, peer) = (ctx.rank() as usize, 1 - ctx.rank());
         let data = coded(me, RING + me);
@@ -237,9 +238,8 @@ fn what_does_not_fit_does_not_hold_up_what_is_sent_at_the_same_time() {
     });
 }
 
-#[test]
-fn calls_that_make_no_sense_are_refused() {
-    ranks(1, |ctx| {
+fn calls_that_make_no_sense_are_refused(case: Case) {
+    case.run(1, |ctx| {
         let group = meet(ctx);
         let refused = |outcome: consort::Result<()>, expected: &str| {
             let error = outcome.unwrap_err();
@@ -261,9 +261,8 @@ fn calls_that_make_no_sense_are_refused() {
     });
 }
 
-#[test]
-fn whoever_waits_for_a_message_hears_that_the_group_was_aborted() {
-    let job = Ranks::new(2).start(|ctx| {
+fn whoever_waits_for_a_message_hears_that_the_group_was_aborted(case: Case) {
+    let job = case.of(2).start(|ctx| {
         let group = meet(ctx);
         if ctx.rank() == 0 {
             std::thread::sleep(SHORT);

@@ -1,13 +1,21 @@
 //! Who gets which message, and when.
 
 use consort::Error;
-use consort_testkit::{Ranks, ranks};
+use consort_testkit::{Case, conformance};
 
-use super::{RING, coded, meet, room};
+use super::{RING, capacity, coded, meet, room};
 
-#[test]
-fn tags_are_received_in_another_order_than_they_were_sent() {
-    ranks(2, |ctx| {
+conformance! { [shm tcp in_process]
+    a_rank_hears_all_others_in_turn
+}
+conformance! { [shm tcp mixed in_process]
+    tags_are_received_in_another_order_than_they_were_sent
+    a_message_from_anybody_may_be_long
+    what_was_sent_can_be_received_after_its_sender_has_left
+}
+
+fn tags_are_received_in_another_order_than_they_were_sent(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let size = |tag: u32| tag as usize + if tag.is_multiple_of(2) { 0 } else { RING / 4 };
         let tags = 0..20_u32;
@@ -26,9 +34,8 @@ fn tags_are_received_in_another_order_than_they_were_sent() {
     });
 }
 
-#[test]
-fn a_rank_hears_all_others_in_turn() {
-    let job = Ranks::new(4).start(|ctx| {
+fn a_rank_hears_all_others_in_turn(case: Case) {
+    let job = case.of(4).start(|ctx| {
         let group = meet(ctx);
         if ctx.rank() > 0 {
             for message in 0..50 {
@@ -59,9 +66,8 @@ fn a_rank_hears_all_others_in_turn() {
     }
 }
 
-#[test]
-fn a_message_from_anybody_may_be_long() {
-    let job = Ranks::new(3).start(|ctx| {
+fn a_message_from_anybody_may_be_long(case: Case) {
+    let job = case.of(3).start(|ctx| {
         let group = meet(ctx);
         if ctx.rank() > 0 {
             return group.send(&coded(ctx.rank() as usize, 500_000), 0, 1).unwrap();
@@ -80,10 +86,11 @@ fn a_message_from_anybody_may_be_long() {
     job.expect_all();
 }
 
-#[test]
-fn what_was_sent_can_be_received_after_its_sender_has_left() {
-    let mut job = Ranks::new(3).start(|ctx| {
+fn what_was_sent_can_be_received_after_its_sender_has_left(case: Case) {
+    let mut job = case.of(3).start(|ctx| {
         let group = meet(ctx);
+        // Ranks that have met before need nobody to answer.
+        group.all_gather(&[1_u8], &mut [0; 3]).unwrap();
         if ctx.rank() > 0 {
             group.send(&coded(ctx.rank() as usize, 1000), 0, 1).unwrap();
             drop(group);
@@ -105,7 +112,7 @@ fn what_was_sent_can_be_received_after_its_sender_has_left() {
              from any rank with tag 1"
         );
         // What fits into the ring can still be sent, but nobody will take the rest.
-        let error = group.send(&room::<u32>(RING), 2, 1).unwrap_err();
+        let error = group.send(&room::<u32>(capacity(ctx)), 2, 1).unwrap_err();
         assert!(matches!(error, Error::Left { .. }), "{error}");
     });
     job.await_point(1, "left");

@@ -3,13 +3,17 @@
 use std::thread;
 
 use consort::ReduceOp;
-use consort_testkit::ranks;
+use consort_testkit::{Case, conformance};
 
 use super::{RING, coded, meet, room};
 
-#[test]
-fn threads_wait_for_messages_with_different_tags_while_another_runs_collectives() {
-    ranks(2, |ctx| {
+conformance! { [shm tcp mixed in_process]
+    threads_wait_for_messages_with_different_tags_while_another_runs_collectives
+    threads_that_wait_for_the_same_tag_get_a_message_each
+}
+
+fn threads_wait_for_messages_with_different_tags_while_another_runs_collectives(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let peer = 1 - ctx.rank();
         let size = |tag: u32| if tag.is_multiple_of(2) { 3 } else { RING / 2 + tag as usize };
@@ -44,9 +48,8 @@ fn threads_wait_for_messages_with_different_tags_while_another_runs_collectives(
     });
 }
 
-#[test]
-fn threads_that_wait_for_the_same_tag_get_a_message_each() {
-    ranks(2, |ctx| {
+fn threads_that_wait_for_the_same_tag_get_a_message_each(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         if ctx.rank() == 1 {
             return (0..40).for_each(|message| group.send(&coded(message, 20_000), 0, 1).unwrap());

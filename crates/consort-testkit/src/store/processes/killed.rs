@@ -16,7 +16,7 @@ use crate::store::subject::soon;
 /// write, nor miss one of their own.
 pub fn a_killed_process_leaves_whole_data<H, C>(host: impl FnOnce(&Path) -> (String, H), connect: C)
 where
-    C: Fn(&Context, &str) -> Arc<dyn Store>,
+    C: Fn(&Context, &str) -> Arc<dyn Store> + Sync,
 {
     let mut job = Ranks::new(2 + VICTIMS.end - VICTIMS.start).named_after(&connect).start(|ctx| {
         let store = connect(ctx, &ctx.told::<String>("address"));
@@ -57,7 +57,7 @@ pub fn a_killed_process_takes_no_element_along<H, C>(
     host: impl FnOnce(&Path) -> (String, H),
     connect: C,
 ) where
-    C: Fn(&Context, &str) -> Arc<dyn Store>,
+    C: Fn(&Context, &str) -> Arc<dyn Store> + Sync,
 {
     let mut job = Ranks::new(2).named_after(&connect).start(|ctx| {
         let store = connect(ctx, &ctx.told::<String>("address"));

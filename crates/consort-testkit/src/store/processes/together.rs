@@ -15,7 +15,7 @@ use crate::store::subject::soon;
 /// every one of these has happened exactly once.
 pub fn many_processes_lose_nothing<H, C>(host: impl FnOnce(&Path) -> (String, H), connect: C)
 where
-    C: Fn(&Context, &str) -> Arc<dyn Store>,
+    C: Fn(&Context, &str) -> Arc<dyn Store> + Sync,
 {
     let job = Ranks::new(WORLD).named_after(&connect).start(|ctx| {
         let store = connect(ctx, &ctx.told::<String>("address"));

@@ -5,19 +5,22 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use consort::{Error, Group};
-use consort_testkit::{Context, Job, Outcome, Ranks};
+use consort_testkit::{Case, Context, Job, Outcome, conformance};
 
 use super::{names_the_dead, stream};
 use crate::meet::meet;
+
+conformance! { [shm tcp mixed in_process] a_rank_that_panics_is_named_by_all_others }
 
 /// Ranks are killed one after the other, from the last on. Every time those that are left have a
 /// group of their own, made before.
 macro_rules! kills {
     ($($name:ident $seed:literal)*) => {$(
-        #[test]
-        fn $name() {
+        conformance! { [shm tcp mixed] $name }
+
+        fn $name(case: Case) {
             let before = shared_files();
-            let job = Ranks::new(WORLD).start(|ctx| survive(ctx));
+            let job = case.of(WORLD).start(survive);
             kill_one_by_one(job, $seed);
             assert_eq!(shared_files(), before);
         }
@@ -30,9 +33,8 @@ kills! {
     a_rank_killed_at_a_third_moment_is_named_by_all_others_soon 3
 }
 
-#[test]
-fn a_rank_that_panics_is_named_by_all_others() {
-    let mut job = Ranks::new(3).start(|ctx| {
+fn a_rank_that_panics_is_named_by_all_others(case: Case) {
+    let mut job = case.of(3).start(|ctx| {
         let group = meet(ctx);
         if ctx.rank() == 1 {
             group.barrier().unwrap();

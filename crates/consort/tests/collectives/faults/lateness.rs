@@ -3,14 +3,21 @@
 use std::time::{Duration, Instant};
 
 use consort::{Error, ErrorKind};
-use consort_testkit::{Ranks, ranks};
+use consort_testkit::{Case, conformance};
 
 use crate::meet::meet;
 use crate::works::works;
 
-#[test]
-fn a_rank_that_stands_still_is_named_when_the_time_is_up() {
-    let mut job = Ranks::new(3).start(|ctx| {
+conformance! { [shm tcp]
+    a_rank_that_stands_still_is_named_when_the_time_is_up
+}
+conformance! { [shm tcp mixed in_process]
+    a_group_that_a_rank_gives_up_ends_for_all_who_wait_in_it
+    a_rank_that_need_not_wait_hears_of_a_group_that_was_given_up
+}
+
+fn a_rank_that_stands_still_is_named_when_the_time_is_up(case: Case) {
+    let mut job = case.of(3).start(|ctx| {
         let group = meet(ctx);
         works(&group);
         ctx.reach("met");
@@ -40,9 +47,8 @@ fn a_rank_that_stands_still_is_named_when_the_time_is_up() {
     assert!(told.iter().all(|told_one| told_one == &told[2]), "{told:?}");
 }
 
-#[test]
-fn a_group_that_a_rank_gives_up_ends_for_all_who_wait_in_it() {
-    ranks(3, |ctx| {
+fn a_group_that_a_rank_gives_up_ends_for_all_who_wait_in_it(case: Case) {
+    case.run(3, |ctx| {
         let world = meet(ctx);
         let group = world.split(Some(0), 0).unwrap().unwrap();
         let start = Instant::now();
@@ -62,9 +68,8 @@ fn a_group_that_a_rank_gives_up_ends_for_all_who_wait_in_it() {
     });
 }
 
-#[test]
-fn a_rank_that_need_not_wait_hears_of_a_group_that_was_given_up() {
-    ranks(2, |ctx| {
+fn a_rank_that_need_not_wait_hears_of_a_group_that_was_given_up(case: Case) {
+    case.run(2, |ctx| {
         let world = meet(ctx);
         let group = world.split(Some(0), 0).unwrap().unwrap();
         if ctx.rank() == 1 {

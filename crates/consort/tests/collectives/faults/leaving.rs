@@ -6,13 +6,21 @@ use std::thread;
 use std::time::Duration;
 
 use consort::{Error, ErrorKind, ReduceOp};
-use consort_testkit::{Outcome, Ranks, ranks};
+use consort_testkit::{Case, Outcome, conformance};
 
 use crate::meet::meet;
 
-#[test]
-fn what_a_rank_gave_last_is_read_after_it_has_gone() {
-    let mut job = Ranks::new(3).start(|ctx| {
+conformance! { [shm tcp mixed]
+    what_a_rank_gave_last_is_read_after_it_has_gone
+    a_rank_that_exits_without_leaving_disturbs_nobody_who_reads_its_last_word
+}
+conformance! { [shm tcp mixed in_process]
+    a_rank_that_leaves_early_is_named_by_all_others_while_it_lives
+    groups_are_left_in_any_order
+}
+
+fn what_a_rank_gave_last_is_read_after_it_has_gone(case: Case) {
+    let mut job = case.of(3).start(|ctx| {
         let group = meet(ctx);
         let mut small = [if ctx.rank() == 0 { 7_u8 } else { 0 }; 5];
         let mut large = vec![if ctx.rank() == 0 { 3_u32 } else { 0 }; 20_000];
@@ -41,9 +49,8 @@ fn what_a_rank_gave_last_is_read_after_it_has_gone() {
     assert_eq!(job.wait(), vec![Outcome::Done(()); 3]);
 }
 
-#[test]
-fn a_rank_that_leaves_early_is_named_by_all_others_while_it_lives() {
-    ranks(3, |ctx| {
+fn a_rank_that_leaves_early_is_named_by_all_others_while_it_lives(case: Case) {
+    case.run(3, |ctx| {
         let world = meet(ctx);
         let group = world.split(Some(0), 0).unwrap().unwrap();
         group.barrier().unwrap();
@@ -62,9 +69,8 @@ fn a_rank_that_leaves_early_is_named_by_all_others_while_it_lives() {
     });
 }
 
-#[test]
-fn a_rank_that_exits_without_leaving_disturbs_nobody_who_reads_its_last_word() {
-    let mut job = Ranks::new(2).start(|ctx| {
+fn a_rank_that_exits_without_leaving_disturbs_nobody_who_reads_its_last_word(case: Case) {
+    let mut job = case.of(2).start(|ctx| {
         let group = meet(ctx);
         let mut words = [if ctx.rank() == 0 { 9_u64 } else { 0 }; 1000];
         if ctx.rank() == 0 {
@@ -78,9 +84,8 @@ fn a_rank_that_exits_without_leaving_disturbs_nobody_who_reads_its_last_word() {
     assert_eq!(job.wait(), [Outcome::Exited(0), Outcome::Done(())]);
 }
 
-#[test]
-fn groups_are_left_in_any_order() {
-    ranks(3, |ctx| {
+fn groups_are_left_in_any_order(case: Case) {
+    case.run(3, |ctx| {
         let world = meet(ctx);
         for round in 0..20 {
             let group = world.split(Some(0), 0).unwrap().unwrap();

@@ -1,15 +1,19 @@
 //! Memory that does not go together.
 
 use consort::{Call, Dtype, Inputs, Outputs, Target};
-use consort_testkit::ranks;
+use consort_testkit::{Case, conformance};
 
 use super::{F32, SUM, is_a_mistake, refuse, with_a_group};
 use crate::meet::meet;
 use crate::works::works;
 
-#[test]
-fn memory_that_overlaps_is_refused_unless_the_operation_is_in_place() {
-    ranks(3, |ctx| {
+conformance! { [shm tcp mixed in_process]
+    memory_that_overlaps_is_refused_unless_the_operation_is_in_place
+    numbers_are_not_reduced_into_truths
+}
+
+fn memory_that_overlaps_is_refused_unless_the_operation_is_in_place(case: Case) {
+    case.run(3, |ctx| {
         with_a_group(&meet(ctx), |group, memory| {
             let (dtype, op, root, me) = (F32, SUM, group.rank(), group.rank().index());
             let other = (me + 1) % 3;
@@ -49,9 +53,8 @@ fn memory_that_overlaps_is_refused_unless_the_operation_is_in_place() {
     });
 }
 
-#[test]
-fn numbers_are_not_reduced_into_truths() {
-    ranks(2, |ctx| {
+fn numbers_are_not_reduced_into_truths(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let mut truths = [false; 8];
         let output = Target::from(&mut truths[..]);

@@ -1,14 +1,19 @@
 //! Sizes that do not go together.
 
 use consort::{Call, Inputs, Outputs};
-use consort_testkit::ranks;
+use consort_testkit::{Case, conformance};
 
 use super::{F32, SUM, refuse, with_a_group};
 use crate::meet::meet;
 
-#[test]
-fn bytes_that_are_no_whole_numbers_are_refused() {
-    ranks(3, |ctx| {
+conformance! { [shm tcp mixed in_process]
+    bytes_that_are_no_whole_numbers_are_refused
+    sizes_that_do_not_fit_are_refused
+    parts_of_different_sizes_need_the_uneven_form
+}
+
+fn bytes_that_are_no_whole_numbers_are_refused(case: Case) {
+    case.run(3, |ctx| {
         with_a_group(&meet(ctx), |group, memory| {
             let (dtype, op, root) = (F32, SUM, group.rank());
             let (seven, four) = (memory.slice(0..7), memory.slice(8..12));
@@ -55,9 +60,8 @@ fn bytes_that_are_no_whole_numbers_are_refused() {
     });
 }
 
-#[test]
-fn sizes_that_do_not_fit_are_refused() {
-    ranks(3, |ctx| {
+fn sizes_that_do_not_fit_are_refused(case: Case) {
+    case.run(3, |ctx| {
         with_a_group(&meet(ctx), |group, memory| {
             let (dtype, op, root) = (F32, SUM, group.rank());
             let (four, eight) = (memory.slice(0..4), memory.slice(4..12));
@@ -98,9 +102,8 @@ fn sizes_that_do_not_fit_are_refused() {
     });
 }
 
-#[test]
-fn parts_of_different_sizes_need_the_uneven_form() {
-    ranks(3, |ctx| {
+fn parts_of_different_sizes_need_the_uneven_form(case: Case) {
+    case.run(3, |ctx| {
         with_a_group(&meet(ctx), |group, memory| {
             let (dtype, root, me) = (F32, group.rank(), group.rank().index());
             let parts = [memory.slice(0..4), memory.slice(4..12), memory.slice(12..16)];

@@ -1,9 +1,16 @@
 //! Many messages at once.
 
 use consort::{Group, Work};
-use consort_testkit::{Context, Ranks, ranks};
+use consort_testkit::{Case, Context, conformance};
 
 use crate::{coded, meet, room};
+
+conformance! { [shm tcp mixed in_process]
+    ranks_that_all_send_first_do_not_wait_for_each_other_in_vain
+    ranks_that_all_receive_first_do_not_wait_for_each_other_in_vain
+    ranks_that_begin_in_different_orders_do_not_wait_for_each_other_in_vain
+    thousands_are_on_their_way_at_once
+}
 
 /// What one rank sends to another.
 fn between(from: u32, to: u32) -> Vec<u32> {
@@ -21,8 +28,8 @@ fn receive_from_all(ctx: &Context, group: &Group) -> Vec<Work<Vec<u32>>> {
 }
 
 /// Four ranks send each other much. Each says whether it begins with what it sends.
-fn exchange_among_all(sends_first: impl Fn(u32, usize) -> bool) {
-    let job = Ranks::new(4).named_after(&sends_first).start(|ctx| {
+fn exchange_among_all(case: Case, sends_first: impl Fn(u32, usize) -> bool + Sync) {
+    let job = case.of(4).start(|ctx| {
         let group = meet(ctx);
         for round in 0..3 {
             let (sent, received) = if sends_first(ctx.rank(), round) {
@@ -51,24 +58,20 @@ fn check(ctx: &Context, received: Vec<Work<Vec<u32>>>) {
     }
 }
 
-#[test]
-fn ranks_that_all_send_first_do_not_wait_for_each_other_in_vain() {
-    exchange_among_all(|_, _| true);
+fn ranks_that_all_send_first_do_not_wait_for_each_other_in_vain(case: Case) {
+    exchange_among_all(case, |_, _| true);
 }
 
-#[test]
-fn ranks_that_all_receive_first_do_not_wait_for_each_other_in_vain() {
-    exchange_among_all(|_, _| false);
+fn ranks_that_all_receive_first_do_not_wait_for_each_other_in_vain(case: Case) {
+    exchange_among_all(case, |_, _| false);
 }
 
-#[test]
-fn ranks_that_begin_in_different_orders_do_not_wait_for_each_other_in_vain() {
-    exchange_among_all(|rank, round| (rank as usize + round).is_multiple_of(2));
+fn ranks_that_begin_in_different_orders_do_not_wait_for_each_other_in_vain(case: Case) {
+    exchange_among_all(case, |rank, round| (rank as usize + round).is_multiple_of(2));
 }
 
-#[test]
-fn thousands_are_on_their_way_at_once() {
-    ranks(2, |ctx| {
+fn thousands_are_on_their_way_at_once(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let (me, peer) = (ctx.rank() as usize, 1 - ctx.rank());
         let tag = |message: usize| (message % 7) as u32;

@@ -3,14 +3,20 @@
 use std::thread;
 
 use consort::ReduceOp;
-use consort_testkit::ranks;
+use consort_testkit::{Case, conformance};
 
 use super::left_alone;
 use crate::{RING, coded, meet, room};
 
-#[test]
-fn a_message_that_is_waited_for_does_not_keep_queued_calls() {
-    ranks(2, |ctx| {
+conformance! { [shm tcp mixed in_process]
+    a_message_that_is_waited_for_does_not_keep_queued_calls
+    a_queued_call_that_waits_does_not_keep_messages
+    a_thread_that_is_in_a_collective_does_not_keep_messages
+    messages_and_collectives_go_on_together
+}
+
+fn a_message_that_is_waited_for_does_not_keep_queued_calls(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let peer = 1 - ctx.rank();
         let received = group.recv_async(room::<u32>(RING), peer, 7).unwrap();
@@ -26,9 +32,8 @@ fn a_message_that_is_waited_for_does_not_keep_queued_calls() {
     });
 }
 
-#[test]
-fn a_queued_call_that_waits_does_not_keep_messages() {
-    ranks(2, |ctx| {
+fn a_queued_call_that_waits_does_not_keep_messages(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let sums = vec![1.0_f32; LARGE];
         if ctx.rank() == 0 {
@@ -57,9 +62,8 @@ fn a_queued_call_that_waits_does_not_keep_messages() {
     });
 }
 
-#[test]
-fn a_thread_that_is_in_a_collective_does_not_keep_messages() {
-    ranks(2, |ctx| {
+fn a_thread_that_is_in_a_collective_does_not_keep_messages(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let peer = 1 - ctx.rank();
         let exchange = || {
@@ -83,9 +87,8 @@ fn a_thread_that_is_in_a_collective_does_not_keep_messages() {
     });
 }
 
-#[test]
-fn messages_and_collectives_go_on_together() {
-    ranks(3, |ctx| {
+fn messages_and_collectives_go_on_together(case: Case) {
+    case.run(3, |ctx| {
         let group = meet(ctx);
         let (me, world) = (ctx.rank(), ctx.world());
         let (next, previous) = ((me + 1) % world, (me + world - 1) % world);

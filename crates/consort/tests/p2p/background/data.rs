@@ -3,14 +3,24 @@
 use std::sync::Arc;
 
 use consort::{Dtype, Incoming, Message, Outgoing, OwnedMessage, Rank, Work};
-use consort_testkit::{Ranks, ranks};
+use consort_testkit::{Case, conformance};
 
 use super::left_alone;
 use crate::{RING, coded, meet, room};
 
-#[test]
-fn messages_of_all_sizes_arrive_as_they_were_sent() {
-    ranks(2, |ctx| {
+conformance! { [shm tcp mixed in_process]
+    messages_of_all_sizes_arrive_as_they_were_sent
+    ranks_pass_much_around_in_a_circle
+    borrowed_buffers_are_sent_and_received_when_a_scope_ends
+    a_rank_hears_from_anybody
+    a_rank_sends_to_itself
+    one_buffer_goes_to_several_ranks_at_once
+    messages_of_a_subgroup_stay_in_it
+    types_known_at_run_time_are_sent_and_received
+}
+
+fn messages_of_all_sizes_arrive_as_they_were_sent(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let (me, peer) = (ctx.rank() as usize, 1 - ctx.rank());
         let around = |bytes: usize| [bytes - 1, bytes, bytes + 1];
@@ -34,9 +44,8 @@ fn messages_of_all_sizes_arrive_as_they_were_sent() {
     });
 }
 
-#[test]
-fn ranks_pass_much_around_in_a_circle() {
-    let job = Ranks::new(4).start(|ctx| {
+fn ranks_pass_much_around_in_a_circle(case: Case) {
+    let job = case.of(4).start(|ctx| {
         let group = meet(ctx);
         let (me, world) = (ctx.rank(), ctx.world());
         let (next, previous) = ((me + 1) % world, (me + world - 1) % world);
@@ -52,9 +61,8 @@ fn ranks_pass_much_around_in_a_circle() {
     job.expect_all();
 }
 
-#[test]
-fn borrowed_buffers_are_sent_and_received_when_a_scope_ends() {
-    ranks(3, |ctx| {
+fn borrowed_buffers_are_sent_and_received_when_a_scope_ends(case: Case) {
+    case.run(3, |ctx| {
         let group = meet(ctx);
         let (me, world) = (ctx.rank(), ctx.world());
         let (next, previous) = ((me + 1) % world, (me + world - 1) % world);
@@ -78,9 +86,8 @@ fn borrowed_buffers_are_sent_and_received_when_a_scope_ends() {
     });
 }
 
-#[test]
-fn a_rank_hears_from_anybody() {
-    let job = Ranks::new(4).start(|ctx| {
+fn a_rank_hears_from_anybody(case: Case) {
+    let job = case.of(4).start(|ctx| {
         let group = meet(ctx);
         // With one tag they are short, with the other long.
         let size = |tag: usize| [5, RING / 2][tag];
@@ -110,9 +117,8 @@ fn a_rank_hears_from_anybody() {
     job.expect_all();
 }
 
-#[test]
-fn a_rank_sends_to_itself() {
-    ranks(1, |ctx| {
+fn a_rank_sends_to_itself(case: Case) {
+    case.run(1, |ctx| {
         let group = meet(ctx);
         let first = group.recv_async(room::<u32>(RING), 0, 1).unwrap();
         let any = group.recv_any_async(room::<u32>(3), 1).unwrap();
@@ -134,9 +140,8 @@ fn a_rank_sends_to_itself() {
     });
 }
 
-#[test]
-fn one_buffer_goes_to_several_ranks_at_once() {
-    let job = Ranks::new(3).start(|ctx| {
+fn one_buffer_goes_to_several_ranks_at_once(case: Case) {
+    let job = case.of(3).start(|ctx| {
         let group = meet(ctx);
         if ctx.rank() > 0 {
             let received = group.recv_async(room::<u32>(RING), 0, 7).unwrap();
@@ -151,9 +156,8 @@ fn one_buffer_goes_to_several_ranks_at_once() {
     job.expect_all();
 }
 
-#[test]
-fn messages_of_a_subgroup_stay_in_it() {
-    ranks(2, |ctx| {
+fn messages_of_a_subgroup_stay_in_it(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let part = group.new_group(&[1, 0]).unwrap().unwrap();
         if ctx.rank() == 0 {
@@ -192,9 +196,8 @@ impl OwnedMessage for Dynamic {
     }
 }
 
-#[test]
-fn types_known_at_run_time_are_sent_and_received() {
-    ranks(2, |ctx| {
+fn types_known_at_run_time_are_sent_and_received(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let peer = Rank::from(1 - ctx.rank());
         let message = |sends, bytes, dtype, peer| Dynamic { bytes, dtype, peer, sends };

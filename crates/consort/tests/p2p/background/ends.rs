@@ -4,14 +4,23 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use consort::Error;
-use consort_testkit::ranks;
+use consort_testkit::{Case, conformance};
 
 use super::{LONG, left_alone};
-use crate::{RING, coded, meet, room};
+use crate::{RING, capacity, coded, meet, room};
 
-#[test]
-fn a_message_whose_work_is_dropped_goes_on() {
-    ranks(2, |ctx| {
+conformance! { [shm in_process] a_rank_that_left_is_not_waited_for }
+conformance! { [shm tcp mixed in_process]
+    a_message_whose_work_is_dropped_goes_on
+}
+conformance! { [shm tcp mixed]
+    a_group_that_is_dropped_with_messages_on_their_way_is_left_when_they_are_done
+    a_group_that_is_dropped_with_messages_and_calls_on_their_way_is_left_after_the_last
+    a_message_that_is_waited_for_takes_no_processor
+}
+
+fn a_message_whose_work_is_dropped_goes_on(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         if ctx.rank() == 0 {
             drop(group.send_async(coded(0, 3 * RING), 1, 7).unwrap());
@@ -28,9 +37,8 @@ fn a_message_whose_work_is_dropped_goes_on() {
     });
 }
 
-#[test]
-fn a_group_that_is_dropped_with_messages_on_their_way_is_left_when_they_are_done() {
-    ranks(2, |ctx| {
+fn a_group_that_is_dropped_with_messages_on_their_way_is_left_when_they_are_done(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         if ctx.rank() == 0 {
             drop(group.send_async(coded(0, 3 * RING), 1, 7).unwrap());
@@ -50,9 +58,8 @@ fn a_group_that_is_dropped_with_messages_on_their_way_is_left_when_they_are_done
     });
 }
 
-#[test]
-fn a_group_that_is_dropped_with_messages_and_calls_on_their_way_is_left_after_the_last() {
-    ranks(2, |ctx| {
+fn a_group_that_is_dropped_with_messages_and_calls_on_their_way_is_left_after_the_last(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let peer = 1 - ctx.rank();
         for round in 0..10 {
@@ -73,16 +80,15 @@ fn a_group_that_is_dropped_with_messages_and_calls_on_their_way_is_left_after_th
     });
 }
 
-#[test]
-fn a_rank_that_left_is_not_waited_for() {
-    ranks(2, |ctx| {
+fn a_rank_that_left_is_not_waited_for(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         if ctx.rank() == 1 {
             return group.send(&coded(0, 3), 0, 7).unwrap();
         }
         let works = [0, 1].map(|_| group.recv_async(room::<u32>(3), 1, 7).unwrap());
         let any = group.recv_any_async(room::<u32>(3), 7).unwrap();
-        let large = group.send_async(room::<u32>(RING), 1, 7).unwrap();
+        let large = group.send_async(room::<u32>(capacity(ctx)), 1, 7).unwrap();
         let [first, second] = works;
         assert_eq!(first.wait().unwrap(), coded(0, 3));
         for failed in [left_alone(second).unwrap_err(), large.wait().unwrap_err()] {
@@ -95,9 +101,8 @@ fn a_rank_that_left_is_not_waited_for() {
     });
 }
 
-#[test]
-fn a_message_that_is_waited_for_takes_no_processor() {
-    ranks(2, |ctx| {
+fn a_message_that_is_waited_for_takes_no_processor(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         if ctx.rank() == 0 {
             let works: Vec<_> =

@@ -3,20 +3,33 @@
 use std::time::{Duration, Instant};
 
 use consort::{Error, ErrorKind, Group, Input};
-use consort_testkit::{Outcome, Ranks, ranks};
+use consort_testkit::{Case, Context, Outcome, conformance};
 
 use super::{LONG, left_alone};
-use crate::{RING, SHORT, coded, meet, room};
+use crate::{RING, SHORT, capacity, coded, empty, fill, meet, room};
 
-#[test]
-fn a_peer_that_is_killed_ends_all_that_waits_and_the_buffers_come_back() {
-    let mut job = Ranks::new(3).start(|ctx| {
+conformance! { [shm tcp mixed]
+    a_peer_that_is_killed_ends_all_that_waits_and_the_buffers_come_back
+}
+conformance! { [shm tcp mixed in_process]
+    a_message_that_does_not_come_in_time_is_an_error_and_the_group_goes_on
+    a_message_that_had_no_room_in_time_is_not_sent_and_those_behind_it_are
+    a_message_that_is_cut_off_in_the_middle_ends_the_group
+    a_message_of_another_type_or_length_is_an_error_that_shows_both
+    an_abort_ends_all_that_is_on_its_way
+    messages_that_make_no_sense_are_refused_with_their_buffers
+    a_buffer_that_panics_ends_its_group_but_not_those_of_others
+}
+
+fn a_peer_that_is_killed_ends_all_that_waits_and_the_buffers_come_back(case: Case) {
+    let mut job = case.of(3).start(|ctx| {
         let group = meet(ctx);
         ctx.reach("met");
         match ctx.rank() {
             0 => {
                 let from_dead = [0, 1].map(|_| group.recv_async(room::<u32>(3), 1, 7).unwrap());
-                let to_dead = group.send_async(room::<u32>(2 * RING), 1, 7).unwrap();
+                let size = 2 * capacity(ctx);
+                let to_dead = group.send_async(room::<u32>(size), 1, 7).unwrap();
                 let behind = group.send_async(room::<u32>(5), 1, 7).unwrap();
                 let from_other = group.recv_async(room::<u32>(3), 2, 7).unwrap();
                 let from_any = group.recv_any_async(room::<u32>(3), 7).unwrap();
@@ -27,7 +40,7 @@ fn a_peer_that_is_killed_ends_all_that_waits_and_the_buffers_come_back() {
                     assert_eq!(failed.buffer, [0; 3]);
                     told.push(failed.error);
                 }
-                for (work, len) in [(to_dead, 2 * RING), (behind, 5), (from_other, 3)] {
+                for (work, len) in [(to_dead, size), (behind, 5), (from_other, 3)] {
                     let failed = work.wait().unwrap_err();
                     assert_eq!(failed.buffer.len(), len);
                     told.push(failed.error);
@@ -63,9 +76,8 @@ fn a_peer_that_is_killed_ends_all_that_waits_and_the_buffers_come_back() {
     }
 }
 
-#[test]
-fn a_message_that_does_not_come_in_time_is_an_error_and_the_group_goes_on() {
-    ranks(2, |ctx| {
+fn a_message_that_does_not_come_in_time_is_an_error_and_the_group_goes_on(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         if ctx.rank() == 0 {
             let start = Instant::now();
@@ -95,59 +107,52 @@ fn a_message_that_does_not_come_in_time_is_an_error_and_the_group_goes_on() {
     });
 }
 
-#[test]
-fn a_message_that_had_no_room_in_time_is_not_sent_and_those_behind_it_are() {
-    ranks(2, |ctx| {
+fn a_message_that_had_no_room_in_time_is_not_sent_and_those_behind_it_are(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         if ctx.rank() == 0 {
-            // They fill the ring.
-            let full = RING / 64;
-            (0..full).for_each(|it| group.send(&[it as u32], 1, 7).unwrap());
+            let count = fill(ctx, &group);
             let hasty = group.within(SHORT).send_async(coded(1, 100), 1, 7).unwrap();
             let patient = group.send_async(coded(2, 100), 1, 7).unwrap();
             let failed = left_alone(hasty).unwrap_err();
             assert!(matches!(failed.error, Error::Late { .. }), "{failed}");
             assert_eq!(failed.buffer, coded(1, 100));
-            group.barrier().unwrap();
+            group.broadcast(&mut [count], 0).unwrap();
             patient.wait().unwrap();
         } else {
-            group.barrier().unwrap();
-            for expected in 0..RING / 64 {
-                let mut received = [0_u32];
-                group.recv(&mut received, 0, 7).unwrap();
-                assert_eq!(received, [expected as u32]);
-            }
+            let mut count = [0];
+            group.broadcast(&mut count, 0).unwrap();
+            empty(ctx, &group, count[0]);
             let received = group.recv_async(room::<u32>(100), 0, 7).unwrap().wait();
             assert_eq!(received.unwrap(), coded(2, 100));
         }
     });
 }
 
-#[test]
-fn a_message_that_is_cut_off_in_the_middle_ends_the_group() {
-    const CUT_OFF: &str = "send of 131072 u8 to rank 1 with tag 7";
-    ranks(2, |ctx| {
+fn a_message_that_is_cut_off_in_the_middle_ends_the_group(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
+        let size = 2 * capacity(ctx);
         let error = if ctx.rank() == 0 {
             let other = group.recv_async(vec![0_u8], 1, 7).unwrap();
-            let work = group.within(SHORT).send_async(room::<u8>(2 * RING), 1, 7).unwrap();
+            let work = group.within(SHORT).send_async(room::<u8>(size), 1, 7).unwrap();
             let failed = left_alone(work).unwrap_err();
             assert!(matches!(failed.error, Error::Late { .. }), "{failed}");
-            assert_eq!(failed.buffer.len(), 2 * RING);
+            assert_eq!(failed.buffer.len(), size);
             left_alone(other).unwrap_err().error
         } else {
             // Whoever waits for a message would take it away.
             group.barrier().unwrap_err()
         };
         let Error::Late { missing, by: 0, call, .. } = &error else { panic!("{error}") };
-        assert_eq!((&missing[..], &call[..]), (&[1][..], CUT_OFF));
+        let cut_off = format!("send of {size} u8 to rank 1 with tag 7");
+        assert_eq!((&missing[..], &call[..]), (&[1][..], &cut_off[..]));
         assert_eq!(group.error().unwrap().to_string(), error.to_string());
     });
 }
 
-#[test]
-fn a_message_of_another_type_or_length_is_an_error_that_shows_both() {
-    ranks(2, |ctx| {
+fn a_message_of_another_type_or_length_is_an_error_that_shows_both(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         if ctx.rank() == 0 {
             group.send(&[1.0_f64, 2.0, 3.0], 1, 7).unwrap();
@@ -171,13 +176,12 @@ fn a_message_of_another_type_or_length_is_an_error_that_shows_both() {
     });
 }
 
-#[test]
-fn an_abort_ends_all_that_is_on_its_way() {
-    ranks(2, |ctx| {
+fn an_abort_ends_all_that_is_on_its_way(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         // Nobody looks at what rank 0 sends: who does takes it away.
         let works: Vec<_> = if ctx.rank() == 0 {
-            (0..3).map(|_| group.send_async(room::<u32>(RING), 1, 50).unwrap()).collect()
+            (0..3).map(|_| group.send_async(room::<u32>(capacity(ctx)), 1, 50).unwrap()).collect()
         } else {
             (0..20).map(|tag| group.recv_async(room::<u32>(3), 1, tag).unwrap()).collect()
         };
@@ -195,9 +199,8 @@ fn an_abort_ends_all_that_is_on_its_way() {
     });
 }
 
-#[test]
-fn messages_that_make_no_sense_are_refused_with_their_buffers() {
-    ranks(1, |ctx| {
+fn messages_that_make_no_sense_are_refused_with_their_buffers(case: Case) {
+    case.run(1, |ctx| {
         let group = meet(ctx);
         let failed = group.send_async(vec![1_u8], 1, 0).unwrap_err();
         assert!(matches!(failed.error, Error::Argument(_)), "{failed}");
@@ -223,19 +226,19 @@ impl Input for Fading {
     }
 }
 
-#[test]
-fn a_buffer_that_panics_ends_its_group_but_not_those_of_others() {
-    let fade = |group: &Group| {
-        let faded = Fading { numbers: room(2 * RING), until: Instant::now() + SHORT };
+fn a_buffer_that_panics_ends_its_group_but_not_those_of_others(case: Case) {
+    let fade = |ctx: &Context, group: &Group| {
+        let size = 2 * capacity(ctx);
+        let faded = Fading { numbers: room(size), until: Instant::now() + SHORT };
         let failed = left_alone(group.send_async(faded, 1, 7).unwrap()).map(drop).unwrap_err();
         assert!(matches!(failed.error, Error::Abandoned { operation: "send" }), "{failed}");
-        assert_eq!(failed.buffer.numbers.len(), 2 * RING);
+        assert_eq!(failed.buffer.numbers.len(), size);
     };
-    ranks(2, |ctx| {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let part = group.split(Some(0), 0).unwrap().unwrap();
         if ctx.rank() == 0 {
-            fade(&part);
+            fade(ctx, &part);
         }
         let error = part.barrier().unwrap_err();
         assert!(matches!(error, Error::Aborted { by: 0, .. }), "{error}");

@@ -4,19 +4,28 @@ use std::sync::Mutex;
 use std::thread;
 
 use consort::Error;
-use consort_testkit::{Ranks, ranks};
+use consort_testkit::{Case, conformance};
 
 use super::left_alone;
-use crate::{RING, SHORT, coded, meet, room};
+use crate::{RING, SHORT, capacity, coded, meet, room};
+
+conformance! { [shm tcp mixed in_process]
+    messages_do_not_overtake_each_other_whoever_waits_for_them
+    a_blocking_send_goes_behind_those_that_were_made_before_it
+    receives_get_messages_in_the_order_in_which_they_were_made
+    a_blocking_receive_from_anybody_is_behind_those_that_wait_for_somebody
+    tags_are_received_in_another_order_than_they_were_sent
+    a_receive_that_was_given_up_leaves_the_message_to_the_next
+    a_thread_that_sends_is_not_kept_for_ever_by_one_that_never_stops
+}
 
 /// How long a message is: now short, now longer than a ring.
 fn size(message: usize) -> usize {
     if message.is_multiple_of(3) { RING / 3 + message } else { message }
 }
 
-#[test]
-fn messages_do_not_overtake_each_other_whoever_waits_for_them() {
-    ranks(2, |ctx| {
+fn messages_do_not_overtake_each_other_whoever_waits_for_them(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let messages = 0..120;
         if ctx.rank() == 0 {
@@ -46,12 +55,12 @@ fn messages_do_not_overtake_each_other_whoever_waits_for_them() {
     });
 }
 
-#[test]
-fn a_blocking_send_goes_behind_those_that_were_made_before_it() {
-    ranks(2, |ctx| {
+fn a_blocking_send_goes_behind_those_that_were_made_before_it(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
+        let size = capacity(ctx) / 2;
         if ctx.rank() == 0 {
-            let works = [0, 1].map(|it| group.send_async(coded(it, 2 * RING), 1, 7).unwrap());
+            let works = [0, 1].map(|it| group.send_async(coded(it, size), 1, 7).unwrap());
             let late = group.within(SHORT).send(&[9_u32], 1, 8).unwrap_err();
             assert!(matches!(late, Error::Late { .. }), "it did not wait: {late}");
             group.barrier().unwrap();
@@ -61,7 +70,7 @@ fn a_blocking_send_goes_behind_those_that_were_made_before_it() {
             return;
         }
         group.barrier().unwrap();
-        for (message, size) in [(0, 2 * RING), (1, 2 * RING), (2, 3)] {
+        for (message, size) in [(0, size), (1, size), (2, 3)] {
             let mut received = room::<u32>(size);
             group.recv(&mut received, 0, 7).unwrap();
             assert!(received == coded(message, size), "message {message}");
@@ -77,9 +86,8 @@ fn left_soon<T>(work: &consort::Work<T>) -> bool {
     })
 }
 
-#[test]
-fn receives_get_messages_in_the_order_in_which_they_were_made() {
-    ranks(2, |ctx| {
+fn receives_get_messages_in_the_order_in_which_they_were_made(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         if ctx.rank() == 1 {
             group.barrier().unwrap();
@@ -99,9 +107,8 @@ fn receives_get_messages_in_the_order_in_which_they_were_made() {
     });
 }
 
-#[test]
-fn a_blocking_receive_from_anybody_is_behind_those_that_wait_for_somebody() {
-    let job = Ranks::new(3).start(|ctx| {
+fn a_blocking_receive_from_anybody_is_behind_those_that_wait_for_somebody(case: Case) {
+    let job = case.of(3).start(|ctx| {
         let group = meet(ctx);
         if ctx.rank() == 1 {
             (0..2).for_each(|it| group.send(&coded(it, 10), 0, 7).unwrap());
@@ -130,9 +137,8 @@ fn a_blocking_receive_from_anybody_is_behind_those_that_wait_for_somebody() {
     job.expect_all();
 }
 
-#[test]
-fn tags_are_received_in_another_order_than_they_were_sent() {
-    ranks(2, |ctx| {
+fn tags_are_received_in_another_order_than_they_were_sent(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let tags = 0..60_u32;
         if ctx.rank() == 0 {
@@ -154,9 +160,8 @@ fn tags_are_received_in_another_order_than_they_were_sent() {
     });
 }
 
-#[test]
-fn a_receive_that_was_given_up_leaves_the_message_to_the_next() {
-    ranks(2, |ctx| {
+fn a_receive_that_was_given_up_leaves_the_message_to_the_next(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         if ctx.rank() == 0 {
             let hasty = group.within(SHORT);
@@ -175,9 +180,8 @@ fn a_receive_that_was_given_up_leaves_the_message_to_the_next() {
     });
 }
 
-#[test]
-fn a_thread_that_sends_is_not_kept_for_ever_by_one_that_never_stops() {
-    ranks(2, |ctx| {
+fn a_thread_that_sends_is_not_kept_for_ever_by_one_that_never_stops(case: Case) {
+    case.run(2, |ctx| {
         let group = meet(ctx);
         let has_sent = Mutex::new(false);
         if ctx.rank() == 0 {
