@@ -10,7 +10,7 @@ use super::sizes::every_way;
 
 in_worlds! { every_reduction:
     reductions_are_right_in_a_world_of_2 2 [shm tcp mixed in_process]
-    reductions_are_right_in_a_world_of_5 5 [shm tcp]
+    reductions_are_right_in_a_world_of_5 5 [shm]
 }
 
 in_worlds! { every_move:

@@ -31,7 +31,8 @@ pub(crate) fn agree(digests: &[String]) {
     assert_eq!(digests, vec![digests[0].clone(); digests.len()]);
 }
 
-/// A test for each of these worlds and kinds of groups, in which every rank checks its results and returns a digest of
+/// A test for each of these worlds and kinds of groups (results whose bits depend on the order of
+/// ranks are those of shared memory among up to three that have none), in which every rank checks its results and returns a digest of
 /// those that are the same everywhere.
 macro_rules! in_worlds {
     ($check:path: $($name:ident $world:literal $kinds:tt)*) => {$(
