@@ -61,6 +61,13 @@ impl HostId {
         Ok(Self { id, name })
     }
 
+    /// This host, as far as some of its processes are concerned that are kept from the others and so
+    /// cannot share memory with them: another host. The number tells them from more such.
+    #[must_use]
+    pub fn apart(&self, number: u32) -> Self {
+        Self { id: format!("{}+apart:{number}", self.id), name: self.name.clone() }
+    }
+
     /// The host's name, for people.
     pub fn name(&self) -> &str {
         &self.name
@@ -131,6 +138,14 @@ mod tests {
         ] {
             assert_ne!(one, other);
         }
+    }
+
+    #[test]
+    fn processes_that_are_kept_apart_are_on_other_hosts() {
+        let here = host("b", "pid:[1]", "net:[1]", "x");
+        assert_ne!(here.apart(1), here);
+        assert_ne!(here.apart(1), here.apart(2));
+        assert_eq!((here.apart(1), here.apart(1).name()), (here.apart(1), "x"));
     }
 
     #[test]

@@ -17,6 +17,7 @@
 //! A process is bound to its [`Life`] before it is challenged. Its proof thus shows that it
 //! was alive then, and that its number was not yet given to another.
 
+mod bell;
 mod credentials;
 mod error;
 mod frame;
@@ -28,6 +29,7 @@ use std::time::Instant;
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
+pub use bell::{Bar, Bell};
 pub use error::{PassError, Refusal};
 
 use crate::life::Life;

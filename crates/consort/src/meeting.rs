@@ -24,7 +24,7 @@ use crate::duration;
 use crate::error::{Error, Result};
 use crate::group::{Group, Job, Member, Rank, Web};
 use crate::home::{Home, HomeStore};
-use crate::neighbourhood::{Neighbourhood, Settled};
+use crate::neighbourhood::{Neighbourhood, Settled, set_apart};
 use crate::options::Transport;
 use crate::verdict::{self, LAST_LOOK, Verdict, decode, encode, name_absent};
 use crate::wire::{self, Site};
@@ -53,7 +53,9 @@ pub(crate) fn hold(invitation: &Invitation) -> Result<Group> {
         Own::new(Exit { hasty, world: i64::from(invitation.world), server })
     });
     let cards = exchange(invitation, &meeting, choice.address, until)?;
-    let members: Vec<Member> = (0..).zip(cards).map(|(rank, card)| member(rank, card)).collect();
+    let mut members: Vec<Member> =
+        (0..).zip(cards).map(|(rank, card)| member(rank, card)).collect();
+    set_apart(&meeting, invitation.rank, &mut members, until)?;
     let wired = needs_wire(invitation, &members)?;
     let Settled { neighbourhood, places, hatches } =
         Neighbourhood::settle(&meeting, invitation.rank, &members, wired, until)?;

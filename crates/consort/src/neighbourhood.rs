@@ -1,6 +1,7 @@
 //! The ranks of one host, and the memory they share.
 
 mod agreement;
+mod apart;
 mod doors;
 mod reach;
 mod round;
@@ -19,6 +20,7 @@ use consort_sys::topo::Topology;
 use consort_sys::wait::Patience;
 
 pub(crate) use self::agreement::AGREEMENT;
+pub(crate) use self::apart::set_apart;
 use self::round::Round;
 use crate::engine::{Lane, Neighbour, Place};
 use crate::error::{Error, Result};

@@ -236,7 +236,7 @@ fn is_stranger(talk: &Talk) -> bool {
     talk.dialled.is_none() && talk.proven().is_none()
 }
 
-fn check_user(who: Credentials, ours: u32) -> Result<(), Refusal> {
+pub(super) fn check_user(who: Credentials, ours: u32) -> Result<(), Refusal> {
     if who.user == ours { Ok(()) } else { Err(Refusal::User { found: who.user, ours }) }
 }
 

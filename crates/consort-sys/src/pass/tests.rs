@@ -280,3 +280,17 @@ fn two_doors_have_different_names() {
     assert_ne!(names[0], names[1]);
     assert!(names[0].starts_with("consort-") && names[0].len() == 40, "{names:?}");
 }
+
+#[test]
+fn a_bell_is_rung_by_those_who_may_come_in() {
+    let bell = Bell::hang().unwrap();
+    assert_eq!(Bell::ring(bell.name()), Ok(()));
+    let name = bell.name().to_owned();
+    drop(bell);
+    assert!(matches!(Bell::ring(&name), Err(Bar::Lack(_))), "it is gone, not forbidden");
+    if rustix::process::geteuid().is_root() {
+        let (_door, name) = guests::door_of_another_user();
+        let Err(Bar::Forbidden(why)) = Bell::ring(&name) else { panic!("that is another user's") };
+        assert!(why.contains("user 65534"), "{why}");
+    }
+}

@@ -8,8 +8,8 @@ use consort_testkit::{Outcome, Ranks};
 
 use crate::meet::{LONG, SOON};
 
-/// Rank 1 stands still after it has shown its card, and is killed when the others wait for its
-/// door.
+/// Rank 1 stands still after it has shown its card, and is killed when the others wait for what it
+/// tells those of its host first.
 #[test]
 fn a_rank_killed_between_its_card_and_its_door_is_named_by_all_soon() {
     let secret = Secret::generate().unwrap();
@@ -33,8 +33,8 @@ fn a_rank_killed_between_its_card_and_its_door_is_named_by_all_soon() {
     }
     job.stop(1);
     job.tell("rank 1 stands", &true);
-    store.wait(&["job/0/meeting/door/0", "job/0/meeting/door/2"], until).unwrap();
-    assert!(!store.check(&["job/0/meeting/door/1"]).unwrap());
+    store.wait(&["job/0/meeting/bell/0", "job/0/meeting/bell/2"], until).unwrap();
+    assert!(!store.check(&["job/0/meeting/bell/1"]).unwrap());
     job.kill(1);
     let killed = Instant::now();
     for rank in [0, 2] {
