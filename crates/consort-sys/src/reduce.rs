@@ -58,6 +58,8 @@ pub struct Kernel {
     dtype: Dtype,
     op: ReduceOp,
     world: usize,
+    /// What an average divides by.
+    divisor: usize,
     size: usize,
     run: Run,
 }
@@ -70,6 +72,30 @@ impl Kernel {
     /// When the dtype does not have the operation.
     pub fn new(dtype: Dtype, op: ReduceOp, world: usize) -> Result<Self, Unsupported> {
         Self::at_level(Level::here(), dtype, op, world)
+    }
+
+    /// The same, but averages are divided by this: for sums of several ranks each, by the number of
+    /// all these ranks.
+    ///
+    /// ```
+    /// use consort_sys::dtype::{Dtype, Element, ReduceOp};
+    /// use consort_sys::reduce::Kernel;
+    ///
+    /// let (mine, yours) = ([1.0_f32 + 2.0], [3.0 + 4.0]);
+    /// let mut mean = [0.0];
+    /// let kernel = Kernel::new(Dtype::F32, ReduceOp::Avg, 2)?.dividing_by(4);
+    /// kernel.reduce(&[f32::target(&mut mean)], &[f32::source(&mine), f32::source(&yours)]);
+    /// assert_eq!(mean, [2.5]);
+    /// # Ok::<(), consort_sys::reduce::Unsupported>(())
+    /// ```
+    ///
+    /// # Panics
+    /// When it is 0.
+    #[must_use]
+    pub fn dividing_by(self, divisor: usize) -> Self {
+        assert_ne!(divisor, 0, "there are ranks");
+        let run = choice::run(Level::here(), self.dtype, self.op, divisor);
+        Self { divisor, run: run.expect("the dtype has the operation"), ..self }
     }
 
     /// What it combines.
@@ -97,7 +123,7 @@ impl Kernel {
     /// not whole numbers of elements, and when a target is made of `bool` and the dtype is another.
     pub fn reduce(&self, targets: &[Target<'_>], sources: &[Source<'_>]) {
         self.check(targets, sources);
-        let scale = Scale { factor: self.op.factor(), world: self.world };
+        let scale = Scale { factor: self.op.factor(), divisor: self.divisor };
         // SAFETY: the lengths and numbers were checked just now, and the function was chosen for
         // this processor.
         unsafe { (self.run)(scale, targets, sources) }
@@ -110,7 +136,7 @@ impl Kernel {
         world: usize,
     ) -> Result<Self, Unsupported> {
         let run = choice::run(level, dtype, op, world).ok_or(Unsupported { dtype, op })?;
-        Ok(Self { dtype, op, world, size: dtype.size(), run })
+        Ok(Self { dtype, op, world, divisor: world, size: dtype.size(), run })
     }
 
     fn check(&self, targets: &[Target<'_>], sources: &[Source<'_>]) {

@@ -37,6 +37,6 @@ mod tests;
 mod track;
 
 pub(crate) use self::cache::Cache;
-pub(crate) use self::choice::Choices;
+pub(crate) use self::choice::{Choices, is_small};
 pub(crate) use self::links::{Label, Links, Moved};
 pub(crate) use self::run::{Progress, Run};

@@ -220,9 +220,14 @@ impl Neighbourhood {
     /// When a place is not in its rank's memory.
     pub(crate) fn lane(&self, name: &str, ranks: &[u32], places: Places) -> Result<Lane> {
         let Places { mine, offsets } = places;
-        let me = ranks.iter().position(|&rank| rank == self.me).expect("this rank is in its group");
-        let neighbours = ranks.iter().map(|rank| self.neighbours[rank].clone()).collect();
+        let (me, neighbours) = self.among(ranks);
         Lane::new(name, me, neighbours, mine, &offsets, self.patience())
+    }
+
+    /// This rank's place among these ranks of the world, all on this host, and all of them.
+    pub(crate) fn among(&self, ranks: &[u32]) -> (usize, Vec<Neighbour>) {
+        let me = ranks.iter().position(|&rank| rank == self.me).expect("this rank is in its group");
+        (me, ranks.iter().map(|rank| self.neighbours[rank].clone()).collect())
     }
 }
 

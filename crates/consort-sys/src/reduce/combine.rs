@@ -19,7 +19,8 @@ pub(super) trait Combine<W>: From<Scale> + Copy {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     pub(super) factor: f64,
-    pub(super) world: usize,
+    /// How many are averaged.
+    pub(super) divisor: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -39,7 +40,7 @@ impl<W: Number> Combine<W> for Sum {
 
 #[derive(Clone, Copy)]
 pub(super) struct Avg {
-    world: usize,
+    divisor: usize,
 }
 
 impl<W: Mean> Combine<W> for Avg {
@@ -50,7 +51,7 @@ impl<W: Mean> Combine<W> for Avg {
 
     #[inline(always)]
     fn last(self, sum: W) -> W {
-        sum.over(self.world).canonical()
+        sum.over(self.divisor).canonical()
     }
 }
 
@@ -170,14 +171,14 @@ impl<W: Bits> Combine<W> for Xor {
 }
 
 impl From<Scale> for Avg {
-    fn from(Scale { world, .. }: Scale) -> Self {
-        Self { world }
+    fn from(Scale { divisor, .. }: Scale) -> Self {
+        Self { divisor }
     }
 }
 
 impl From<Scale> for ShiftedAvg {
-    fn from(Scale { world, .. }: Scale) -> Self {
-        Self { share: 1.0 / world as f64 }
+    fn from(Scale { divisor, .. }: Scale) -> Self {
+        Self { share: 1.0 / divisor as f64 }
     }
 }
 

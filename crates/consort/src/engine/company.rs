@@ -47,6 +47,9 @@ pub(crate) trait Company: Send + Sync + fmt::Debug {
 
     /// How the group has ended, once it has: for the same reason for every rank.
     fn end(&self) -> Option<End>;
+
+    /// Hears what others have said, for a rank that waits where it does not.
+    fn listen(&self) {}
 }
 
 impl Peers {
@@ -109,6 +112,13 @@ impl Peers {
         match self {
             Self::Here { alarm, .. } => alarm.is_halted(),
             Self::Apart(company) => company.is_halted(),
+        }
+    }
+
+    /// Hears what others have said, for a rank that waits where it does not.
+    pub(super) fn listen(&self) {
+        if let Self::Apart(company) = self {
+            company.listen();
         }
     }
 

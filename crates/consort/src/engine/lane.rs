@@ -102,6 +102,26 @@ impl Lane {
         offsets: &[[u64; 3]],
         patience: Patience,
     ) -> Result<Self> {
+        Self::with(me, neighbours, mine, offsets, patience, |peers, block, rings| {
+            let lookout = Lookout::new(name, peers);
+            let post = Post::new(lookout.clone(), block, rings, patience);
+            (lookout, post)
+        })
+    }
+
+    /// For the ranks of a group that are on this host, who have set these places aside. `make`
+    /// knows how they look out for each other, and how messages go.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub(crate) fn with(
+        me: usize,
+        neighbours: Vec<Neighbour>,
+        mine: Place,
+        offsets: &[[u64; 3]],
+        patience: Patience,
+        make: impl FnOnce(Peers, Piece, Rings) -> (Lookout, Post),
+    ) -> Result<Self> {
         if neighbours.len() > MOST {
             let ranks = neighbours.len();
             let what = format!("{ranks} ranks are too many for a group on one host: {MOST} can be");
@@ -123,8 +143,7 @@ impl Lane {
             bells: rings.bells.clone().into(),
             neighbours: neighbours.clone(),
         };
-        let lookout = Lookout::new(name, peers);
-        let post = Post::new(lookout.clone(), mine.post, rings, patience);
+        let (lookout, post) = make(peers, mine.post, rings);
         Ok(Self {
             me,
             neighbours,
@@ -181,8 +200,8 @@ impl Lane {
     ) -> Result<u64> {
         self.make_ready()?;
         let (window, description) = self.begin(call, terms);
-        let patient = Patient::new(Pace::Here(terms.timeout, line), description);
-        super::ops::run(self, call, window, patient)?;
+        let mut patient = Patient::new(Pace::Here(terms.timeout, line), description);
+        super::ops::run(self, call, window, &mut patient)?;
         Ok(self.number)
     }
 
@@ -196,8 +215,17 @@ impl Lane {
         self.make_ready()?;
         let terms = Terms { purpose, ..Terms::within(Duration::ZERO) };
         let (window, description) = self.begin(call, terms);
-        let patient = Patient::new(Pace::Elsewhere(notes), description);
-        super::ops::run_elsewhere(self, call, window, patient).await
+        let mut patient = Patient::new(Pace::Elsewhere(notes), description);
+        super::ops::run_elsewhere(self, call, window, &mut patient).await
+    }
+
+    /// Carries out a part of a call that was [counted](Self::count), at the patient's pace.
+    pub(super) async fn run_part(
+        &mut self,
+        part: &Call<'_>,
+        patient: &mut Patient<'_>,
+    ) -> Result<()> {
+        super::ops::run_elsewhere(self, part, None, patient).await
     }
 
     #[inline]
@@ -227,11 +255,17 @@ impl Lane {
         let window = place.filter(|place| terms.in_windows || place.is_worth_it());
         let description =
             Description::of(call, self.world(), within).made_for(terms.purpose, terms.sizes);
+        self.count(&description);
+        (window, description)
+    }
+
+    /// Counts a call.
+    #[inline]
+    pub(super) fn count(&mut self, description: &Description) {
         let call = description.pack();
         self.number += 1;
         self.digest = description.digest(self.digest);
         self.board.note(&Entry { number: self.number, digest: self.digest, call });
-        (window, description)
     }
 
     /// An operation before its first turn.
@@ -340,15 +374,33 @@ impl Lane {
         stuck: Stuck,
         rank: usize,
         step: u32,
-        patient: &Patient<'_>,
+        patient: &mut Patient<'_>,
     ) -> Result<()> {
         if self.board.has_posted(rank, step) {
             return Ok(());
         }
-        let missing =
+        let is_late = matches!(stuck, Stuck::Late);
+        if is_late
+            && self.lookout.is_of_part()
+            && self.has_begun(rank)
+            && !patient.is_late_for(GRACE)
+        {
+            return Ok(());
+        }
+        let mut missing: Vec<usize> =
             (0..self.world()).filter(|&rank| !self.board.has_posted(rank, step)).collect();
+        if self.lookout.is_of_part() && missing.iter().any(|&rank| !self.has_begun(rank)) {
+            missing.retain(|&rank| !self.has_begun(rank));
+        }
+        let missing = missing.into_iter().collect();
         let waiting = patient.waiting(self.number);
         Err(self.lookout.give_up(stuck, waiting, missing, Stakes::Group))
+    }
+
+    /// Whether a rank has begun with the call that this one is in: then it may itself wait for
+    /// another.
+    fn has_begun(&self, rank: usize) -> bool {
+        self.board.calls_of(rank).last().is_some_and(|entry| entry.number >= self.number)
     }
 
     /// Ends the group if a rank has made other calls than this one.
@@ -412,6 +464,10 @@ impl Lane {
         self.post.abandon();
     }
 }
+
+/// How long a rank that waits for one of its host, which may wait for another host, lets others say
+/// first who is late.
+const GRACE: Duration = Duration::from_millis(500);
 
 /// How many ranks a group can have: each gets at least a cache line of every buffer.
 pub(super) const MOST: usize = Ground::BUFFER / 64;

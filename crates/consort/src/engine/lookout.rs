@@ -1,6 +1,7 @@
 //! What there is to know of the other ranks while waiting for them, and what to do when there is no
 //! use in that: for calls, messages and symmetric memory alike.
 
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,16 @@ use crate::error::Error;
 #[derive(Clone, Debug)]
 pub(crate) struct Lookout {
     fate: Fate,
+    /// If only some of the group's ranks are looked out for, by numbers of their own.
+    part: Option<Arc<Part>>,
+}
+
+/// Some ranks of a group, all on this host.
+#[derive(Debug)]
+struct Part {
+    peers: Peers,
+    /// Their ranks in the group.
+    ranks: Vec<u32>,
 }
 
 /// Why a wait is in vain.
@@ -43,11 +54,27 @@ pub(crate) enum Stakes {
 
 impl Lookout {
     pub(crate) fn new(group: &str, peers: Peers) -> Self {
-        Self { fate: Fate::new(group, peers) }
+        Self { fate: Fate::new(group, peers), part: None }
+    }
+
+    /// For those who wait for some ranks of the group only, which `peers` numbers in the order of
+    /// these, their ranks in the group. What becomes of the group is the same for them, and is told
+    /// with the group's own numbers.
+    pub(super) fn of_part(&self, peers: Peers, ranks: Vec<u32>) -> Self {
+        Self { fate: self.fate.clone(), part: Some(Arc::new(Part { peers, ranks })) }
+    }
+
+    /// Whether it is for some ranks only.
+    pub(super) fn is_of_part(&self) -> bool {
+        self.part.is_some()
+    }
+
+    fn peers(&self) -> &Peers {
+        self.part.as_ref().map_or(self.fate.peers(), |part| &part.peers)
     }
 
     pub(super) fn me(&self) -> usize {
-        self.fate.peers().me()
+        self.peers().me()
     }
 
     /// The group's name.
@@ -56,22 +83,22 @@ impl Lookout {
     }
 
     pub(super) fn world(&self) -> usize {
-        self.fate.peers().world()
+        self.peers().world()
     }
 
     /// Says that this rank sends and receives no more, and makes no more calls.
     pub(super) fn leave(&self) {
-        self.fate.peers().leave();
+        self.peers().leave();
     }
 
     /// Whether a rank has said so.
     pub(super) fn has_left(&self, rank: usize) -> bool {
-        self.fate.peers().has_left(rank)
+        self.peers().has_left(rank)
     }
 
     /// Whether a rank's process has ended.
     pub(super) fn is_dead(&self, rank: usize) -> bool {
-        self.fate.peers().is_dead(rank)
+        self.peers().is_dead(rank)
     }
 
     /// Whether it makes sense to wait any longer for ranks of whom all have to be alive and one has
@@ -81,6 +108,10 @@ impl Lookout {
         ranks: &[usize],
         is_late: impl FnOnce() -> bool,
     ) -> Result<(), Stuck> {
+        if self.part.is_some() {
+            // They hear nothing else while they wait for each other.
+            self.fate.peers().listen();
+        }
         if self.has_ended() {
             return Err(Stuck::Ended);
         }
@@ -116,7 +147,7 @@ impl Lookout {
         if is_everyones || stakes == Stakes::Group {
             self.decide(cause)
         } else {
-            self.fate.excuse(cause)
+            self.fate.excuse(self.in_group(cause))
         }
     }
 
@@ -138,7 +169,14 @@ impl Lookout {
 
     /// Ends the group, here and for everyone else, unless it has ended. Says what for.
     pub(crate) fn decide(&self, cause: Cause) -> Error {
-        self.fate.decide(cause)
+        self.fate.decide(self.in_group(cause))
+    }
+
+    fn in_group(&self, cause: Cause) -> Cause {
+        match &self.part {
+            None => cause,
+            Some(part) => cause.renumbered(|rank| part.ranks[rank as usize]),
+        }
     }
 
     /// Ends the group by this rank's own will, or because something has panicked.

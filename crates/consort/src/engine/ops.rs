@@ -48,14 +48,14 @@ pub(super) fn run(
     lane: &mut Lane,
     call: &Call<'_>,
     window: Option<Place>,
-    mut patient: Patient<'_>,
+    patient: &mut Patient<'_>,
 ) -> Result<()> {
     let largest = match is_uneven(call) {
-        true => at_once(largest_part(lane, call, &mut patient))?,
+        true => at_once(largest_part(lane, call, patient))?,
         false => 0,
     };
     let scene = Scene::new(lane, window, largest);
-    turns(call, scene, OnTheSpot { lane, patient: &mut patient })?
+    turns(call, scene, OnTheSpot { lane, patient })?
 }
 
 /// Carries out a call that was checked and counted, and lets its thread do something else when it
@@ -64,14 +64,14 @@ pub(super) async fn run_elsewhere(
     lane: &mut Lane,
     call: &Call<'_>,
     window: Option<Place>,
-    mut patient: Patient<'_>,
+    patient: &mut Patient<'_>,
 ) -> Result<()> {
     let largest = match is_uneven(call) {
-        true => largest_part(lane, call, &mut patient).await?,
+        true => largest_part(lane, call, patient).await?,
         false => 0,
     };
     let drive = turns(call, Scene::new(lane, window, largest), Boxed(lane))??;
-    lane.go_on(drive, &mut patient).await
+    lane.go_on(drive, patient).await
 }
 
 /// What else decides how a call is carried out. All but `me` and `window` are the same on all ranks.
@@ -270,7 +270,12 @@ fn chunk_of(bytes: usize, chunk: usize, index: u32) -> std::ops::Range<usize> {
 }
 
 /// A rank's slice of so many bytes: whole elements, whole cache lines if there are enough.
-fn slice_of(len: usize, element: usize, rank: usize, world: usize) -> std::ops::Range<usize> {
+pub(super) fn slice_of(
+    len: usize,
+    element: usize,
+    rank: usize,
+    world: usize,
+) -> std::ops::Range<usize> {
     let grain = if len >= world * LINE { LINE.max(element) } else { element };
     let each = len.div_ceil(world).next_multiple_of(grain);
     let start = (rank * each).min(len);

@@ -67,7 +67,12 @@ impl Post {
             (rank != me).then_some((Outlet::Ring(outlet), Inlet::Ring(inlet)))
         });
         let rest = Rest::Bell(bells.swap_remove(me));
-        Self { block: Mutex::new(Some(block)), ..Self::over(lookout, ends, rest, patience) }
+        Self::over(lookout, ends, rest, patience).holding(block)
+    }
+
+    /// The same, for a rank that has set this block aside for rings.
+    pub(super) fn holding(self, block: Piece) -> Self {
+        Self { block: Mutex::new(Some(block)), ..self }
     }
 
     /// For a rank that has these ends to and from every other; `None` for itself. Its threads rest
@@ -225,7 +230,10 @@ impl Post {
             }
             !matches!(*found, Ok(Progress::Stuck))
         };
-        let doze = |limit| self.rest.doze(look, limit);
+        let doze = |limit| {
+            let ranks = self.awaited_ranks(&exchange.borrow());
+            self.rest.doze_for(&ranks, look, limit);
+        };
         let waited = patience.wait(look, doze, || self.check(&exchange.borrow(), patient));
         *lock(&self.patience) = patience;
         match waited {

@@ -13,6 +13,9 @@ pub(crate) enum Rest {
     Bell(Bell),
     /// Somewhere else.
     Other(Arc<dyn Sleep>),
+    /// What the ranks of this host do is noticed on the bell, what others do in the place. One cannot
+    /// sleep on both.
+    Both { bell: Bell, place: Arc<dyn Sleep>, is_here: Arc<[bool]> },
 }
 
 /// A place to sleep, where what other ranks do is noticed.
@@ -34,6 +37,30 @@ impl Rest {
         match self {
             Self::Bell(bell) => bell.doze(look, limit),
             Self::Other(place) => place.doze(&mut look, limit),
+            Self::Both { place, .. } => place.doze(&mut look, limit.min(NAP)),
+        }
+    }
+
+    /// As [`Sleep::doze`], for somebody who waits for these ranks only.
+    pub(super) fn doze_for(
+        &self,
+        ranks: &[usize],
+        mut look: impl FnMut() -> bool,
+        limit: Duration,
+    ) {
+        match self {
+            Self::Both { bell, place, is_here } => {
+                if ranks.iter().all(|&rank| is_here[rank]) {
+                    bell.doze(look, limit);
+                    // What others say is heard meanwhile.
+                    place.doze(&mut || false, Duration::ZERO);
+                } else if ranks.iter().any(|&rank| is_here[rank]) {
+                    place.doze(&mut look, limit.min(NAP));
+                } else {
+                    place.doze(&mut look, limit);
+                }
+            }
+            _ => self.doze(look, limit),
         }
     }
 
@@ -43,6 +70,10 @@ impl Rest {
         match self {
             Self::Bell(bell) => bell.ring(),
             Self::Other(place) => place.ring(),
+            Self::Both { bell, place, .. } => {
+                bell.ring();
+                place.ring();
+            }
         }
     }
 }
@@ -52,3 +83,6 @@ impl From<Arc<dyn Sleep>> for Rest {
         Self::Other(place)
     }
 }
+
+/// How long to sleep when not everything that is waited for can end the sleep.
+pub(super) const NAP: Duration = Duration::from_millis(1);

@@ -85,6 +85,25 @@ impl Cause {
     }
 }
 
+impl Cause {
+    /// The same with other numbers for the ranks.
+    pub(super) fn renumbered(mut self, number: impl Fn(u32) -> u32) -> Self {
+        match &mut self {
+            Self::Differs { rank, .. } | Self::Dead { rank, .. } | Self::Damaged { rank, .. } => {
+                *rank = number(*rank);
+            }
+            Self::Left { ranks: Ranks(ranks), .. }
+            | Self::Late { missing: Ranks(ranks), .. }
+            | Self::Diverged { ranks: Ranks(ranks), .. } => {
+                ranks.iter_mut().for_each(|rank| *rank = number(*rank));
+                ranks.sort_unstable();
+            }
+            Self::Unable { .. } | Self::Aborted { .. } => {}
+        }
+        self
+    }
+}
+
 impl Failure {
     /// As callers see it.
     pub(super) fn error(&self, group: &str) -> Error {

@@ -18,7 +18,7 @@ use self::links::CallLinks;
 pub(crate) use self::route::Route;
 use self::watch::Watch;
 use super::lookout::{Lookout, Stakes, Stuck};
-use super::pace::{Notes, Pace, wait_once};
+use super::pace::{Notes, Pace, at_once, wait_once};
 use super::patient::Patient;
 use super::queue::Queue;
 use super::road::Way;
@@ -52,8 +52,25 @@ impl Wired {
         Self { route, lookout, history, choices, cache, patience }
     }
 
+    /// This rank.
+    pub(super) fn me(&self) -> usize {
+        self.route.me()
+    }
+
+    /// How many calls there were.
+    pub(super) fn number(&self) -> u64 {
+        self.history.number()
+    }
+
+    /// How a rank of each host carries out its part of a call, if these ranks of the group are those.
+    pub(super) fn column(&self, ranks: Vec<usize>) -> Column {
+        let me = ranks.iter().position(|&rank| rank == self.route.me());
+        let me = me.expect("it is one of them");
+        Column { me, ranks, choices: self.choices.of_hosts() }
+    }
+
     /// Counts a call.
-    fn begin(&mut self, call: &Call<'_>, terms: Terms) -> Result<Description> {
+    pub(super) fn begin(&mut self, call: &Call<'_>, terms: Terms) -> Result<Description> {
         if self.lookout.has_ended() {
             return Err(self.lookout.ended());
         }
@@ -63,68 +80,64 @@ impl Wired {
         Ok(description)
     }
 
-    /// Carries out a call that was counted, on the spot.
-    fn carry_out(&mut self, call: &Call<'_>, patient: &mut Patient<'_>) -> Result<()> {
+    /// Carries out a call that was counted, or the part of it that a column of ranks has, at the
+    /// patient's pace.
+    pub(super) async fn carry_out(
+        &mut self,
+        call: &Call<'_>,
+        column: Option<&Column>,
+        patient: &mut Patient<'_>,
+    ) -> Result<()> {
         let Self { route, lookout, history, choices, cache, patience } = self;
-        let mut run = Run::new(call, route.me(), choices, cache)?;
-        let mut links = CallLinks::new(route, lookout, history, patient.description);
+        let (me, choices) = match column {
+            None => (route.me(), &*choices),
+            Some(column) => (column.me, &column.choices),
+        };
+        let mut run = Run::new(call, me, choices, cache)?;
+        let mut links = CallLinks::new(route, lookout, history, patient.description, column);
         let mut watch = Watch::default();
+        // Who is awaited may itself wait for another on its host.
+        let grace = if column.is_some() { GRACE } else { Duration::ZERO };
         loop {
-            let mut progress = run.go_on(&mut links)?;
-            if progress == Progress::Stuck {
-                let look_round = |links: &CallLinks<'_>, awaited: &[usize]| {
-                    watch.look_round(route, links, awaited)?;
-                    Ok(judge(lookout, awaited, || patient.is_late())?)
-                };
-                progress = match wait(&mut run, &mut links, patience, look_round) {
-                    Ok(progress) => progress,
-                    Err(why) => {
-                        let waiting = patient.waiting(history.number());
-                        return Err(why.into_error(lookout, waiting, run.awaits()));
+            let progress = run.go_on(&mut links)?;
+            let pace = patient.pace;
+            let mut look_round = |links: &CallLinks<'_>, awaited: &[usize]| {
+                watch.look_round(route, links, awaited)?;
+                Ok(judge(lookout, awaited, || patient.is_late_for(grace))?)
+            };
+            let waited = match (progress, pace) {
+                (Progress::Done, _) => break,
+                (Progress::Moved, Pace::Here(..)) => continue,
+                (Progress::Stuck, Pace::Here(..)) => {
+                    wait(&mut run, &mut links, patience, look_round)
+                }
+                (Progress::Moved, Pace::Elsewhere(notes)) => {
+                    notes.has_moved();
+                    Ok(progress)
+                }
+                (Progress::Stuck, Pace::Elsewhere(notes)) if notes.is_to_look_round() => {
+                    match look_round(&links, &links.in_group(run.awaits())) {
+                        // It may have come with somebody's last breath, or in the last moment.
+                        Err(why) if run.go_on(&mut links)? == Progress::Stuck => Err(why),
+                        _ => Ok(progress),
                     }
-                };
-            }
+                }
+                (Progress::Stuck, Pace::Elsewhere(_)) => Ok(progress),
+            };
+            let progress = match waited {
+                Ok(progress) => progress,
+                Err(why) => {
+                    let waiting = patient.waiting(history.number());
+                    let missing = links.in_group(run.awaits());
+                    return Err(why.into_error(lookout, waiting, missing));
+                }
+            };
             if progress == Progress::Done {
                 break;
             }
-        }
-        links.finish()?;
-        run.end(cache);
-        Ok(())
-    }
-
-    /// Carries out a call that was counted, and lets its thread do something else when it has to wait.
-    async fn carry_out_elsewhere(
-        &mut self,
-        call: &Call<'_>,
-        purpose: Purpose,
-        notes: &Notes,
-    ) -> Result<()> {
-        let terms = Terms { purpose, ..Terms::within(Duration::ZERO) };
-        let description = self.begin(call, terms)?;
-        let mut patient = Patient::new(Pace::Elsewhere(notes), description);
-        let Self { route, lookout, history, choices, cache, .. } = self;
-        let mut run = Run::new(call, route.me(), choices, cache)?;
-        let mut links = CallLinks::new(route, lookout, history, description);
-        let mut watch = Watch::default();
-        loop {
-            match run.go_on(&mut links)? {
-                Progress::Done => break,
-                Progress::Moved => notes.has_moved(),
-                Progress::Stuck if notes.is_to_look_round() => {
-                    let awaited = run.awaits();
-                    watch.look_round(route, &links, &awaited)?;
-                    let judged = judge(lookout, &awaited, || patient.is_late());
-                    if let Err(stuck) = judged
-                        && run.go_on(&mut links)? == Progress::Stuck
-                    {
-                        let waiting = patient.waiting(history.number());
-                        return Err(InVain::from(stuck).into_error(lookout, waiting, awaited));
-                    }
-                }
-                Progress::Stuck => {}
+            if let Pace::Elsewhere(_) = pace {
+                wait_once().await;
             }
-            wait_once().await;
         }
         links.finish()?;
         run.end(cache);
@@ -136,7 +149,7 @@ impl Way for Wired {
     fn run(&mut self, call: &Call<'_>, terms: Terms, line: Option<&Queue>) -> Result<u64> {
         let description = self.begin(call, terms)?;
         let mut patient = Patient::new(Pace::Here(terms.timeout, line), description);
-        self.carry_out(call, &mut patient)?;
+        at_once(self.carry_out(call, None, &mut patient))?;
         Ok(self.history.number())
     }
 
@@ -146,7 +159,12 @@ impl Way for Wired {
         purpose: Purpose,
         notes: &'a Notes,
     ) -> Pin<Box<dyn Future<Output = Result<()>> + 'a>> {
-        Box::pin(self.carry_out_elsewhere(call, purpose, notes))
+        Box::pin(async move {
+            let terms = Terms { purpose, ..Terms::within(Duration::ZERO) };
+            let description = self.begin(call, terms)?;
+            let mut patient = Patient::new(Pace::Elsewhere(notes), description);
+            self.carry_out(call, None, &mut patient).await
+        })
     }
 
     fn lookout(&self) -> &Lookout {
@@ -158,6 +176,16 @@ impl Way for Wired {
     }
 
     fn leave(self: Box<Self>, _membership: &Membership) {}
+}
+
+/// One rank of each host, who carry out a part of a call among themselves.
+#[derive(Debug)]
+pub(super) struct Column {
+    /// This rank's place among them.
+    me: usize,
+    /// Their ranks in the group, in the order of hosts.
+    ranks: Vec<usize>,
+    choices: Choices,
 }
 
 /// Why there is no use in waiting.
@@ -211,7 +239,7 @@ fn wait<'c>(
     let doze = |limit| wire.doze(look, limit);
     let waited = patience.wait(look, doze, || {
         let (run, links) = &*call.borrow();
-        look_round(links, &run.awaits())
+        look_round(links, &links.in_group(run.awaits()))
     });
     match waited {
         // It may have come with somebody's last breath, or in the last moment.
@@ -231,3 +259,6 @@ fn judge(
     }
     lookout.judge(&[], is_late)
 }
+
+/// How long a rank of a column lets the ranks of a host say first who is late.
+const GRACE: Duration = Duration::from_millis(200);

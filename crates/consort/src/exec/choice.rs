@@ -12,6 +12,8 @@ use crate::error::{Error, Result};
 pub(crate) struct Choices {
     algorithm: Option<&'static str>,
     layout: Layout,
+    /// How many ranks each of them stands for, with what they have combined before.
+    each: usize,
 }
 
 impl Choices {
@@ -27,7 +29,20 @@ impl Choices {
                 Error::Argument(format!("no algorithm {name:?}; choose {}", names()))
             })
         };
-        Ok(Self { algorithm: algorithm.map(known).transpose()?, layout })
+        Ok(Self { algorithm: algorithm.map(known).transpose()?, layout, each: 1 })
+    }
+
+    /// The same for one rank of each host, who stands for all of them: the sums that they average
+    /// are sums of so many ranks already.
+    pub(crate) fn of_hosts(&self) -> Self {
+        let hosts = self.layout.count();
+        let layout = Layout::even(hosts, hosts);
+        Self { layout, each: (self.layout.world() / hosts) as usize, ..*self }
+    }
+
+    /// What an average divides by.
+    pub(super) fn divisor(&self, dtype: Dtype) -> usize {
+        if is_small(dtype) { self.world() } else { self.world() * self.each }
     }
 
     /// Where the ranks are.
@@ -94,9 +109,14 @@ impl Choices {
 /// Whether combining two and two, in the order of an algorithm, is as good as combining all at once:
 /// not where that is rounded in the end, or divided by how many there are.
 fn may_combine_in_pairs((dtype, op): Numbers) -> bool {
-    let is_rounded = matches!(dtype, Dtype::F16 | Dtype::Bf16 | Dtype::F8E4m3 | Dtype::F8E5m2);
+    let is_rounded = is_small(dtype);
     let is_plain = !matches!(op, ReduceOp::Avg | ReduceOp::PremulSum(_));
     is_plain && (!is_rounded || matches!(op, ReduceOp::Min | ReduceOp::Max))
+}
+
+/// Whether sums of such numbers soon have no room in them, so that they are averaged at once.
+pub(crate) fn is_small(dtype: Dtype) -> bool {
+    matches!(dtype, Dtype::F16 | Dtype::Bf16 | Dtype::F8E4m3 | Dtype::F8E5m2)
 }
 
 /// Parts of this size are worth a message of their own.

@@ -116,7 +116,7 @@ impl<'a> Scripted<'a> {
         let script = cache.script(key, || plan.recipe.script(me as u32, layout));
         let kernels = match plan.numbers {
             Some((dtype, op)) => Some(Kernels {
-                all: Kernel::new(dtype, op, world)?,
+                all: Kernel::new(dtype, op, world)?.dividing_by(choices.divisor(dtype)),
                 pair: Kernel::new(dtype, op, 2)?,
             }),
             None => None,

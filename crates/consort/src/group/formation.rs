@@ -9,7 +9,7 @@ use consort_sys::wait::Patience;
 
 use super::{Job, Member, Rank, Shared};
 use crate::backend::{Backend, Host};
-use crate::engine::{Audited, Lookout, Post, Rest, Road, Route, Wired};
+use crate::engine::{Audited, Lookout, Mixed, Post, Rest, Road, Route, Wired};
 use crate::error::{Error, Result};
 use crate::exec::Choices;
 use crate::neighbourhood::{Neighbourhood, Places};
@@ -58,8 +58,9 @@ impl Job {
                 );
                 (Arc::new(backend) as Arc<dyn Backend>, Some(commons))
             }
-            _ => {
-                let backend = self.wired(&name, &members, &world_ranks)?;
+            (_, places) => {
+                let here = (&here[..], places);
+                let backend = self.between_hosts(&name, &members, &world_ranks, here)?;
                 (backend, None)
             }
         };
@@ -67,26 +68,41 @@ impl Job {
         Ok(Shared { name, rank, members, world_ranks, backend, commons, job })
     }
 
-    fn wired(
+    /// For a group whose members do not all share memory; these do, and have set places aside.
+    fn between_hosts(
         self: &Arc<Self>,
         name: &str,
         members: &[Member],
         world_ranks: &[u32],
+        (here, places): (&[u32], Option<Places>),
     ) -> Result<Arc<dyn Backend>> {
         let several = || Error::SeveralHosts { group: name.to_owned() };
         let web = self.wire.as_deref().ok_or_else(several)?;
         let neighbourhood = self.neighbourhood()?;
+        let patience = neighbourhood.patience();
         let lives = world_ranks.iter().map(|&rank| neighbourhood.life(rank)).collect();
         let route = Route::new(&web.wire, name, world_ranks, lives, &web.store);
-        let lookout = Lookout::new(name, route.company());
         let hosts: Vec<&HostId> = members.iter().map(|member| &member.host).collect();
         let layout = Layout::new(&hosts);
-        let choices = Choices::new(self.options.algorithm.as_deref(), layout)?;
-        let rest = Rest::Other(web.wire.clone());
-        let post = Post::over(lookout.clone(), route.mail(), rest, neighbourhood.patience());
-        let wired = Wired::new(route, lookout, choices, neighbourhood.patience());
-        let road = self.audited(Road::Other(Box::new(wired)));
-        Ok(Arc::new(Host::new("tcp", road, Arc::new(post), self.patience(), self.clone())))
+        let choices = Choices::new(self.options.algorithm.as_deref(), layout.clone())?;
+        let may_share = self.options.transport != Transport::Tcp && layout.is_even();
+        let (name, road, post) = match places.filter(|_| may_share && here.len() > 1) {
+            Some(places) => {
+                let here = neighbourhood.among(here);
+                let mixed = Mixed::new(name, route, layout, here, places, choices, patience)?;
+                let post = mixed.post().clone();
+                ("mixed", Road::Other(Box::new(mixed)), post)
+            }
+            None => {
+                let lookout = Lookout::new(name, route.company());
+                let rest = Rest::Other(web.wire.clone());
+                let post = Post::over(lookout.clone(), route.mail(), rest, patience);
+                let wired = Wired::new(route, lookout, choices, patience);
+                ("tcp", Road::Other(Box::new(wired)), Arc::new(post))
+            }
+        };
+        let road = self.audited(road);
+        Ok(Arc::new(Host::new(name, road, post, self.patience(), self.clone())))
     }
 
     /// A road whose ranks compare their results, if they are to.

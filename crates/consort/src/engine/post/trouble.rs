@@ -59,7 +59,7 @@ impl Post {
     pub(super) fn give_up(&self, exchange: &Exchange<'_>, waited: Duration, stuck: Stuck) -> Error {
         // Messages are not counted among the group's calls.
         let waiting = Waiting { call: exchange.to_string(), number: 0, waited };
-        let missing = self.awaited(exchange).flat_map(|awaited| awaited.ranks).collect();
+        let missing = self.awaited_ranks(exchange).into_iter().collect();
         let is_cut_off = matches!(stuck, Stuck::Late) && exchange.is_under_way();
         let stakes = if is_cut_off { Stakes::Group } else { Stakes::Wait };
         self.lookout.give_up(stuck, waiting, missing, stakes)
@@ -106,6 +106,11 @@ impl Post {
                 self.lookout.decide(Cause::Unable { reason })
             }
         }
+    }
+
+    /// Those of whom some have to do something.
+    pub(super) fn awaited_ranks(&self, exchange: &Exchange<'_>) -> Vec<usize> {
+        self.awaited(exchange).flat_map(|awaited| awaited.ranks).collect()
     }
 
     /// Who has to do something.

@@ -19,7 +19,7 @@ use consort_sys::alert::Watch;
 
 use super::task::Task;
 use super::{ALERT, Heard, office};
-use crate::engine::sleep::Sleep;
+use crate::engine::sleep::{NAP, Sleep};
 
 /// What ends the thread's sleep.
 pub(super) struct Bed {
@@ -63,6 +63,3 @@ fn leave(place: &Arc<dyn Sleep>) {
         office.beds.swap_remove(at);
     }
 }
-
-/// How long to sleep when not everything that is waited for can end the sleep.
-const NAP: Duration = Duration::from_millis(1);

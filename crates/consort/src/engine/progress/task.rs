@@ -75,7 +75,7 @@ impl Task {
         match self {
             Self::Calls { carried, .. } => carried.as_ref()?.notes().take_watch().map(Watch::Step),
             Self::Messages(courier) => match courier.rest() {
-                Rest::Bell(bell) => Some(Watch::Bell(bell.clone())),
+                Rest::Bell(bell) | Rest::Both { bell, .. } => Some(Watch::Bell(bell.clone())),
                 Rest::Other(_) => None,
             },
         }
@@ -87,7 +87,7 @@ impl Task {
             Self::Calls { queue, .. } => queue.place(),
             Self::Messages(courier) => match courier.rest() {
                 Rest::Bell(_) => None,
-                Rest::Other(place) => Some(place),
+                Rest::Other(place) | Rest::Both { place, .. } => Some(place),
             },
         }
     }

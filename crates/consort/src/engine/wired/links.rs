@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use consort_sys::view::{Source, Target};
 
+use super::Column;
 use super::history::History;
 use super::route::Route;
 use crate::call::Description;
@@ -21,6 +22,8 @@ pub(super) struct CallLinks<'a> {
     lookout: &'a Lookout,
     history: &'a History,
     call: Description,
+    /// If only these carry it out, by their own numbers.
+    column: Option<&'a Column>,
     /// What was asked for since something moved last, by rank in the world.
     asked: Vec<(u32, Label)>,
     /// Whom something was sent to, if nothing was received.
@@ -39,6 +42,7 @@ impl<'a> CallLinks<'a> {
         lookout: &'a Lookout,
         history: &'a History,
         call: Description,
+        column: Option<&'a Column>,
     ) -> Self {
         let (asked, sent_to) = (Vec::new(), Vec::new());
         let (has_received, has_waited, sent, began) = (false, false, 0, None);
@@ -47,6 +51,7 @@ impl<'a> CallLinks<'a> {
             lookout,
             history,
             call,
+            column,
             asked,
             sent_to,
             has_received,
@@ -58,6 +63,19 @@ impl<'a> CallLinks<'a> {
 
     pub(super) fn wire(&self) -> &'a Arc<Wire> {
         self.route.wire()
+    }
+
+    /// Ranks of those who carry out the call, as ranks of the group.
+    pub(super) fn in_group(&self, mut ranks: Vec<usize>) -> Vec<usize> {
+        if let Some(column) = self.column {
+            ranks.iter_mut().for_each(|rank| *rank = column.ranks[*rank]);
+        }
+        ranks
+    }
+
+    /// The same of one, as a rank of the world.
+    fn in_world(&self, rank: usize) -> u32 {
+        self.route.in_world(self.column.map_or(rank, |column| column.ranks[rank]))
     }
 
     /// The call is done. Ranks that only send would never find out that they make different calls.
@@ -177,7 +195,7 @@ impl Links for CallLinks<'_> {
             self.began.get_or_insert_with(Instant::now);
         }
         let header = self.header(Kind::Part, label, bytes);
-        let to = self.route.in_world(to);
+        let to = self.in_world(to);
         let moved = self.route.wire().send(to, &header, parts, done);
         let moved = moved.map_err(|trouble| self.complain(trouble))?;
         if moved == Moved::Whole {
@@ -200,7 +218,7 @@ impl Links for CallLinks<'_> {
         parts: &[Target<'_>],
         done: &mut usize,
     ) -> Result<Moved> {
-        let from = self.route.in_world(from);
+        let from = self.in_world(from);
         let wanted = self.wanted(label);
         let moved = self.route.wire().receive(from, &wanted, parts, done);
         let moved = moved.map_err(|trouble| self.complain(trouble))?;

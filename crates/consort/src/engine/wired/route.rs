@@ -104,7 +104,7 @@ impl Route {
     pub(super) fn ask_store(&self, awaited: &[usize]) {
         let Inner { store, group, left, .. } = &*self.0;
         if let Ok(told) = store.get(&end_key(*group), Deadline::now()) {
-            self.hear(&told);
+            self.hear_from_store(&told);
         }
         for &rank in awaited {
             if store.check(&[&left_key(*group, rank)]).unwrap_or(false) {
@@ -113,11 +113,16 @@ impl Route {
         }
     }
 
-    fn hear(&self, told: &[u8]) {
-        let Inner { wire, group, ranks, .. } = &*self.0;
+    fn hear_from_store(&self, told: &[u8]) {
         if let Ok((by, verdict)) = decode(told) {
-            wire.halt(*group, ranks, Ending { by, verdict });
+            self.hear(by, verdict);
         }
+    }
+
+    /// Takes notice that a rank has ended the group, and of what it says of that.
+    pub(in crate::engine) fn hear(&self, by: u32, verdict: Vec<u8>) {
+        let Inner { wire, group, ranks, .. } = &*self.0;
+        wire.halt(*group, ranks, Ending { by, verdict });
     }
 }
 
