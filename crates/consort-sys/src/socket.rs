@@ -5,6 +5,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
 
 use crate::view::{Source, Target};
 
@@ -91,6 +92,36 @@ pub fn accept_who_speaks(listener: impl AsFd, seconds: u16) -> io::Result<()> {
         )
     };
     if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// How long the other side's system has been silent.
+#[derive(Clone, Copy, Debug)]
+pub struct Silence {
+    /// Since it has acknowledged something last.
+    pub since: Duration,
+    /// Whether there is something that it should acknowledge.
+    pub is_owed: bool,
+}
+
+/// How long the other side's system has been silent. It speaks for its processes, even if they are
+/// stopped.
+///
+/// # Errors
+/// When it is no TCP socket.
+pub fn silence(socket: impl AsFd) -> io::Result<Silence> {
+    let mut info = std::mem::MaybeUninit::<libc::tcp_info>::zeroed();
+    let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
+    let (fd, out) = (socket.as_fd().as_raw_fd(), info.as_mut_ptr().cast());
+    // SAFETY: the call writes at most `len` bytes to where it is told, which lives and has as many.
+    let told =
+        unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, out, &raw mut len) };
+    if told != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it is made of numbers, for all of which zeroes are good.
+    let info = unsafe { info.assume_init() };
+    let since = Duration::from_millis(info.tcpi_last_ack_recv.into());
+    Ok(Silence { since, is_owed: info.tcpi_unacked > 0 })
 }
 
 /// Parts as the system wants them.

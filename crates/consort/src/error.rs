@@ -231,9 +231,10 @@ pub enum Error {
         reason: String,
     },
 
-    /// What a rank has written where others read it cannot be, which has ended the group. A program
-    /// that writes to memory that is not its own can do that.
-    #[error("group {group}: the memory of rank {rank} is damaged: {what}")]
+    /// What came from a rank, through memory or a connection, cannot be or is not what it sent, which
+    /// has ended the group. A program that writes to memory that is not its own can do that, or a
+    /// network that changes data.
+    #[error("group {group}: what came from rank {rank} is damaged: {what}")]
     Damaged {
         /// The group.
         group: String,

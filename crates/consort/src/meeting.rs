@@ -106,7 +106,8 @@ fn site<'a>(invitation: &'a Invitation, members: &[Member], peer: Option<SocketA
     let port = options.port.or(known.map(|peer| peer.port()));
     let mut first_on = HashMap::new();
     let firsts = members.iter().map(|it| *first_on.entry(&it.host).or_insert(it.rank.get()));
-    Site { me: *me, firsts: firsts.collect(), epoch: *epoch, address, port, options }
+    let (firsts, liveness) = (firsts.collect(), invitation.liveness);
+    Site { me: *me, firsts, epoch: *epoch, address, port, liveness, options }
 }
 
 /// How a rank leaves its group, if the store is in some process.

@@ -1,7 +1,7 @@
 //! All TCP connections of this process, for all its groups.
 //!
 //! Two processes are connected when one of them first needs it, by one connection or several; groups
-//! share them. There is no thread here: whoever waits for something moves what comes. A frame for a
+//! share them. No thread serves them: whoever waits for something moves what comes. A frame for a
 //! call that is being made goes straight to where it belongs. One that nobody asks for stays where it
 //! is, in the connection, until somebody waits for something behind it; then it is kept at its group's
 //! *station*. How much that can be is bounded: a process sends no more of a group's bytes than the
@@ -12,8 +12,10 @@
 //!                         stream ═══════▶ stream ──▶ station       (not asked for yet)
 //! ```
 //!
+//! Only at the door stands a thread ([porter]), so that others can connect whatever this process does.
+//!
 //! One lock guards it all, and is held for as long as a system call takes. Who has nothing to move
-//! [dozes](Wire::doze) on all sockets at once, and is rung for when another thread has moved something
+//! [dozes](Switch::doze) on all sockets at once, and is rung for when another thread has moved something
 //! of its group.
 
 mod caller;
@@ -27,13 +29,15 @@ mod meet;
 mod parts;
 mod peer;
 mod pipe;
+mod porter;
 mod rest;
 mod signal;
 mod station;
 mod stream;
 mod tuning;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -47,6 +51,7 @@ pub(crate) use self::meet::{Site, meet};
 pub(crate) use self::parts::checksum_of_all;
 use self::peer::{Peer, word};
 use self::pipe::Pipe;
+use self::porter::Porter;
 use self::signal::Signal;
 pub(crate) use self::station::Ending;
 use self::station::Station;
@@ -54,12 +59,29 @@ use self::stream::{Broken, Kept, Stream};
 use self::tuning::Tuning;
 use crate::exec::{Label, Moved};
 
-/// The wire.
+/// The wire. What is on its way when it is dropped still arrives.
 #[derive(Debug)]
 pub(crate) struct Wire {
+    switch: Arc<Switch>,
+    porter: Porter,
+}
+
+impl Deref for Wire {
+    type Target = Switch;
+
+    fn deref(&self) -> &Switch {
+        &self.switch
+    }
+}
+
+/// What moves frames.
+#[derive(Debug)]
+pub(crate) struct Switch {
     me: u32,
     epoch: u64,
     secret: Secret,
+    /// After so much silence a host is gone.
+    liveness: Duration,
     /// Whether data are sealed.
     encrypt: bool,
     /// Whether data carry checksums.
@@ -103,7 +125,7 @@ pub(crate) struct Wanted {
     pub(crate) label: Label,
 }
 
-impl Wire {
+impl Switch {
     /// This process's rank in the world.
     pub(crate) fn me(&self) -> u32 {
         self.me
@@ -131,33 +153,20 @@ impl Wire {
         if peer.streams.is_empty() {
             return Ok(Moved::Nothing);
         }
-        let at = usize::from(header.label.track) % peer.streams.len().min(tuning.streams());
-        match self.send_on(peer, at, header, parts, done) {
+        // A frame that was begun goes on where it was, however many connections there are meanwhile.
+        let begun = peer.streams.iter().position(|stream| stream.is_sending(header));
+        let at = begun.unwrap_or_else(|| {
+            usize::from(header.label.track) % peer.streams.len().min(tuning.streams())
+        });
+        match send_on(peer, at, header, parts, done) {
             Ok(moved) => Ok(moved),
+            Err(Broken::Gone(_)) => {
+                // What it has sent before is read first, and then the end.
+                peer.streams[at].fall_silent();
+                Ok(Moved::Nothing)
+            }
             Err(broken) => self.break_off(&mut hub, to, at, broken),
         }
-    }
-
-    fn send_on(
-        &self,
-        peer: &mut Peer,
-        at: usize,
-        header: &Header,
-        parts: &[Source<'_>],
-        done: &mut usize,
-    ) -> Result<Moved, Broken> {
-        let (group, bytes) = (header.group, header.bytes as usize);
-        let may_send = peer.may_send(group, bytes);
-        let stream = &mut peer.streams[at];
-        if stream.is_sending(header) {
-            return stream.send(header, parts, done);
-        }
-        if !stream.is_free()? || !may_send {
-            return Ok(Moved::Nothing);
-        }
-        let moved = stream.send(header, parts, done);
-        peer.has_sent(group, bytes);
-        moved
     }
 
     /// Goes on with a frame from a rank, of whose data `done` bytes are in these parts.
@@ -193,9 +202,13 @@ impl Wire {
             }
             return match stream.take(parts, done) {
                 Ok(moved) => {
+                    let has_read_ahead = stream.has_read_ahead();
                     if moved == Moved::Whole {
-                        let (peer, bytes) = (&mut hub.peers[from as usize], header.bytes as usize);
-                        peer.use_up(wanted.group, self.epoch, bytes);
+                        hub.peers[from as usize].use_up(&header);
+                    }
+                    if has_read_ahead {
+                        // Others may wait for it.
+                        self.ring_if_dozing(&hub);
                     }
                     Ok(moved)
                 }
@@ -213,7 +226,10 @@ impl Wire {
         let mut hub = self.lock();
         self.connect(&mut hub, to);
         let peer = &mut hub.peers[to as usize];
-        let may_send = peer.may_send(group, frame::LETTER);
+        let may_send = peer.may_send(&Header {
+            bytes: frame::LETTER as u32,
+            ..word(Kind::Letter, group, self.epoch, 0)
+        });
         let first = peer.streams.first_mut();
         may_send && first.is_some_and(|stream| matches!(stream.is_free(), Ok(true)))
     }
@@ -224,7 +240,7 @@ impl Wire {
         &self,
         group: u64,
         number: u64,
-        asked: &[(u32, Label)],
+        asked: &HashSet<(u32, Label)>,
     ) -> Result<bool, Trouble> {
         let mut hub = self.lock();
         let mut moved = false;
@@ -330,9 +346,14 @@ impl Wire {
         !self.lock().peers[rank as usize].streams.is_empty()
     }
 
-    /// Whether a rank of the world cannot be heard any more.
+    /// Whether a rank of the world cannot be heard any more, or not even its host.
     pub(crate) fn is_lost(&self, rank: u32) -> bool {
-        self.lock().peers[rank as usize].is_lost()
+        let mut hub = self.lock();
+        let peer = &mut hub.peers[rank as usize];
+        if let Some(silence) = peer.silence(self.liveness) {
+            peer.lose(&format!("its host has acknowledged nothing for {silence:.1?}"));
+        }
+        peer.is_lost()
     }
 
     /// Whether a rank of the world has left a group.
@@ -390,13 +411,16 @@ impl Wire {
 
     /// Does with a frame what its kind asks for.
     fn file(&self, hub: &mut Hub, from: u32, kept: Kept) {
-        let Header { kind, group, epoch, number, bytes, .. } = kept.header;
+        let Header { kind, group, epoch, number, .. } = kept.header;
         let peer = &mut hub.peers[from as usize];
         if epoch != self.epoch || hub.left.contains(&group) {
             return;
         }
+        if !kept.is_whole {
+            return peer.use_up(&kept.header);
+        }
         match kind {
-            Kind::Credit => peer.credit(group, number),
+            Kind::Credit => peer.credit(&kept.header),
             Kind::Leave => peer.leave(group, number),
             Kind::Ask => {
                 let station = hub.stations.entry(group).or_default();
@@ -405,6 +429,8 @@ impl Wire {
             Kind::Halt => {
                 let by = u32::try_from(number).unwrap_or(from);
                 let ending = Ending { by, verdict: kept.rest };
+                // What it was in the middle of is in the way of other groups.
+                hub.peers.iter_mut().for_each(|peer| peer.abandon(group));
                 let station = hub.stations.entry(group).or_default();
                 // Whoever was first was first.
                 let _ = station.ending.set(ending);
@@ -412,7 +438,7 @@ impl Wire {
             Kind::Part | Kind::Letter => {
                 let station = hub.stations.entry(group).or_default();
                 match station.ending.get() {
-                    Some(_) => peer.use_up(group, epoch, bytes as usize),
+                    Some(_) => peer.use_up(&kept.header),
                     None => station.keep(from, kept),
                 }
             }
@@ -435,14 +461,16 @@ impl Wire {
         }
         parts::fill(parts, kept.taken, kept.rest[..].into());
         *done = expected;
-        hub.peers[from as usize].use_up(header.group, self.epoch, expected);
+        hub.peers[from as usize].use_up(&header);
         Ok(Moved::Whole)
     }
 
     /// Makes what connections are missing, as far as that goes.
     fn connect(&self, hub: &mut Hub, rank: u32) {
         let wanted = hub.tuning.streams();
-        if hub.peers[rank as usize].streams.len() >= wanted {
+        let peer = &hub.peers[rank as usize];
+        // What was begun has to be finished: the other side may have finished it, and use it.
+        if peer.streams.len() >= wanted && peer.dialling.is_none() {
             return;
         }
         let peer = &mut hub.peers[rank as usize];
@@ -523,6 +551,27 @@ impl Hub {
     }
 }
 
+/// Goes on with a frame on one connection to a rank.
+fn send_on(
+    peer: &mut Peer,
+    at: usize,
+    header: &Header,
+    parts: &[Source<'_>],
+    done: &mut usize,
+) -> Result<Moved, Broken> {
+    let may_send = peer.may_send(header);
+    let stream = &mut peer.streams[at];
+    if stream.is_sending(header) {
+        return stream.send(header, parts, done);
+    }
+    if !stream.is_free()? || !may_send {
+        return Ok(Moved::Nothing);
+    }
+    let moved = stream.send(header, parts, done);
+    peer.has_sent(header);
+    moved
+}
+
 impl Wanted {
     /// Whether a rank makes the same calls.
     fn compare(&self, from: u32, header: &Header) -> Result<(), Trouble> {
@@ -536,9 +585,11 @@ impl Drop for Wire {
     /// What was sent has to arrive: a connection that is closed while the other side sends is cut off,
     /// and with it what is on its way.
     fn drop(&mut self) {
-        let hub = self.hub.get_mut().unwrap_or_else(PoisonError::into_inner);
+        self.porter.leave();
+        let mut hub = self.lock();
         let mut streams: Vec<Stream> =
             hub.peers.iter_mut().flat_map(|peer| std::mem::take(&mut peer.streams)).collect();
+        drop(hub);
         let until = Instant::now() + LINGER;
         loop {
             streams.retain_mut(|stream| stream.close().is_ok_and(|left| left > 0));

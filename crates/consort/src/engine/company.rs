@@ -48,7 +48,7 @@ pub(crate) trait Company: Send + Sync + fmt::Debug {
     /// How the group has ended, once it has: for the same reason for every rank.
     fn end(&self) -> Option<End>;
 
-    /// Hears what others have said, for a rank that waits where it does not.
+    /// Hears what others have said, for a rank that waits elsewhere, or not at all.
     fn listen(&self) {}
 }
 
@@ -115,7 +115,7 @@ impl Peers {
         }
     }
 
-    /// Hears what others have said, for a rank that waits where it does not.
+    /// Hears what others have said, for a rank that waits elsewhere, or not at all.
     pub(super) fn listen(&self) {
         if let Self::Apart(company) = self {
             company.listen();

@@ -117,7 +117,12 @@ impl Lookout {
         }
         let mut here = ranks.iter().copied().filter(|&rank| !self.has_left(rank)).peekable();
         if !ranks.is_empty() && here.peek().is_none() {
-            return Err(Stuck::Left { ranks: ranks.to_vec() });
+            // They may have left because another has ended.
+            let mut others = (0..self.world()).filter(|&rank| !self.has_left(rank));
+            return Err(match others.find(|&rank| self.is_dead(rank)) {
+                Some(rank) => Stuck::Dead { rank },
+                None => Stuck::Left { ranks: ranks.to_vec() },
+            });
         }
         match here.find(|&rank| self.is_dead(rank)) {
             Some(rank) => Err(Stuck::Dead { rank }),
@@ -188,6 +193,11 @@ impl Lookout {
     #[inline]
     pub(crate) fn has_ended(&self) -> bool {
         self.fate.has_ended()
+    }
+
+    /// Hears what others have said, for one who waits elsewhere, or not at all.
+    pub(super) fn listen(&self) {
+        self.fate.peers().listen();
     }
 
     /// Why the group has ended, if it has as far as this rank knows.

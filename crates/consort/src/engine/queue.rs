@@ -154,6 +154,7 @@ impl Queue {
 
     /// Why the group has failed, if it has.
     pub(crate) fn error(&self) -> Option<Error> {
+        self.lookout.listen();
         self.lookout.error()
     }
 

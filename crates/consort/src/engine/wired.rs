@@ -29,6 +29,7 @@ use crate::call::{Call, Description, Purpose, Within};
 use crate::error::{Error, Result};
 use crate::exec::{Cache, Choices, Progress, Run};
 use crate::group::Job as Membership;
+use crate::wire::Switch;
 
 /// The way.
 #[derive(Debug)]
@@ -225,7 +226,7 @@ fn wait<'c>(
     patience: &mut Patience,
     mut look_round: impl FnMut(&CallLinks<'c>, &[usize]) -> Result<(), InVain>,
 ) -> Result<Progress, InVain> {
-    let wire = links.wire();
+    let wire: &Switch = links.wire();
     let call = RefCell::new((run, links));
     let found = RefCell::new(Ok(Progress::Stuck));
     let look = || {

@@ -18,11 +18,14 @@ impl Cut {
     pub(super) fn new(recipe: Recipe, buffers: &Buffers<'_>, world: usize) -> Self {
         let sizes = || (0..world).map(|number| buffers.size(number));
         let largest = || sizes().max().unwrap_or(0);
+        let cached = (CACHED / world).clamp(LEAST_SEGMENT, SEGMENT);
         let (bytes, most) = match recipe {
             Recipe::Alone | Recipe::AllReduceSmall => (0, SEGMENT),
             Recipe::Plan { algorithm, op } if has_ranges(algorithm, op) => (sizes().sum(), MESSAGE),
+            // Others may carry it out in place, which has a recipe of its own.
+            Recipe::Plan { op: Collective::AllToAll, .. } => (largest(), cached),
             Recipe::Plan { .. } | Recipe::AllGather => (largest(), SEGMENT),
-            _ => (largest(), (CACHED / world).clamp(LEAST_SEGMENT, SEGMENT)),
+            _ => (largest(), cached),
         };
         Self { segments: bytes.div_ceil(most).max(1) }
     }

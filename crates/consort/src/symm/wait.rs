@@ -63,7 +63,7 @@ mod tests {
                 assert!(matches!(error, Error::Damaged { rank: 0, .. }), "{error}");
                 assert_eq!(error.kind(), ErrorKind::System);
                 let told =
-                    "group world: the memory of rank 0 is damaged: the lock of its window is";
+                    "group world: what came from rank 0 is damaged: the lock of its window is";
                 assert!(error.to_string().starts_with(told), "{error}");
             }
             state.copy_from(Source::from(&[0; 4][..]));

@@ -85,7 +85,7 @@ impl Arriving {
     pub(super) fn go_on(mut self) -> Made<Self> {
         match read_some(&self.socket, &mut self.opening, &mut self.received) {
             Err(error) => return Made::Refused(said(error)),
-            Ok(_) if self.since.elapsed() > HURRY => {
+            Ok(false) if self.since.elapsed() > HURRY => {
                 return Made::Refused("it did not introduce itself in time".to_owned());
             }
             Ok(_) => {}

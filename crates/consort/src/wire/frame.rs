@@ -8,6 +8,8 @@
 //! 48  call, two words: operation, dtype, reduce op, root; count
 //! ```
 //!
+//! Behind the data of parts and letters is one more byte, which says that they are whole.
+//!
 //! Numbers are in little-endian order. Headers come from outside: what they say is checked here, and
 //! how much they may announce is bounded by their kind.
 
@@ -121,6 +123,14 @@ impl Header {
     }
 }
 
+impl Header {
+    /// What follows the data: a byte that says that they are whole. Whoever gives up on the way sends
+    /// another.
+    pub(crate) fn seal(&self) -> &'static [u8] {
+        if self.kind.is_data() && self.bytes > 0 { &[WHOLE] } else { &[] }
+    }
+}
+
 impl Kind {
     /// Whether it is what a call or a message is made of.
     pub(crate) const fn is_data(self) -> bool {
@@ -138,6 +148,8 @@ impl Kind {
     }
 }
 
+/// Behind data that are whole.
+pub(crate) const WHOLE: u8 = 0x5a;
 /// The longest part of a call.
 pub(crate) const PART: usize = 4 << 20;
 /// The longest piece of a message.

@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn whole_frames_are_read_in_pieces_of_any_size() {
         let header = Header { bytes: 3, ..word(Kind::Letter, 7, 0, 2) };
-        let frame = [&header.encode()[..], b"abc"].concat();
+        let frame = [&header.encode()[..], b"abc", header.seal()].concat();
         let (near, mut far) = UnixStream::pair().unwrap();
         near.set_nonblocking(true).unwrap();
         let socket = Arc::new(TcpStream::from(OwnedFd::from(near)));

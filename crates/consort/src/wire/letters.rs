@@ -6,7 +6,7 @@ use consort_sys::view::{Source, Target};
 
 use super::frame::{Header, Kind, LETTER, Label};
 use super::stream::Kept;
-use super::{Hub, Trouble, Wire};
+use super::{Hub, Switch, Trouble};
 use crate::exec::Moved;
 
 /// What a message says of itself, in the header of each of its pieces.
@@ -27,7 +27,7 @@ impl Letter {
     }
 }
 
-impl Wire {
+impl Switch {
     /// Goes on with a message to a rank, which is the `number`th of this group, and of which `done`
     /// bytes are out.
     pub(crate) fn send_letter(
@@ -103,27 +103,29 @@ impl Wire {
                 target.slice(*taken..end).copy_from(rest[..].into());
             }
             *taken = end;
-            hub.peers[from as usize].use_up(group, self.epoch(), rest.len());
+            hub.peers[from as usize].use_up(&header);
             if end == total {
                 return Ok(Moved::Whole);
             }
         }
     }
 
-    /// Keeps what has come from a rank on the connection that messages travel on.
+    /// Keeps what has come from a rank, but for what a call will take.
     fn fetch(&self, hub: &mut Hub, from: u32) -> Result<(), Trouble> {
         self.connect(hub, from);
-        while let Some(stream) = hub.peers[from as usize].streams.first_mut() {
-            match stream.look() {
-                Ok(None) => break,
-                Ok(Some(_)) => {
-                    if !self.keep(hub, from, 0)? {
+        for at in 0..hub.peers[from as usize].streams.len() {
+            loop {
+                match hub.peers[from as usize].streams[at].look() {
+                    Ok(Some(header)) if !hub.is_awaited(&header, from) => {
+                        if !self.keep(hub, from, at)? {
+                            break;
+                        }
+                    }
+                    Ok(_) => break,
+                    Err(broken) => {
+                        self.break_off(hub, from, at, broken)?;
                         break;
                     }
-                }
-                Err(broken) => {
-                    self.break_off(hub, from, 0, broken)?;
-                    break;
                 }
             }
         }
@@ -132,6 +134,12 @@ impl Wire {
 }
 
 impl Hub {
+    /// Whether a call is going to take a frame.
+    fn is_awaited(&self, header: &Header, from: u32) -> bool {
+        let station = self.stations.get(&header.group);
+        header.kind == Kind::Part && station.is_some_and(|it| it.awaited.contains(&from))
+    }
+
     fn letters(&mut self, group: u64, from: u32) -> Option<&mut VecDeque<Kept>> {
         self.stations.get_mut(&group)?.letters.get_mut(&from)
     }

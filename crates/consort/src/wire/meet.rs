@@ -4,20 +4,22 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use consort_store::{Deadline, Secret, Store};
+use consort_store::{Deadline, Error as StoreError, Secret, Store};
 use consort_sys::socket;
 use serde::{Deserialize, Serialize};
 
 use super::door::Door;
 use super::peer::Peer;
+use super::porter::Porter;
 use super::signal::Signal;
 use super::tuning::Tuning;
-use super::{Hub, Wire};
+use super::{Hub, Switch, Wire};
 use crate::error::{Error, Result};
 use crate::neighbourhood::Hatches;
 use crate::options::Options;
-use crate::verdict::{decode, encode};
+use crate::verdict::{decode, encode, name_absent};
 
 /// What the first rank of a host tells the others.
 #[derive(Debug, Serialize, Deserialize)]
@@ -40,6 +42,7 @@ pub(crate) struct Site<'a> {
     pub(crate) address: IpAddr,
     /// A port that firewalls let through, if this host may have it.
     pub(crate) port: Option<u16>,
+    pub(crate) liveness: Duration,
     pub(crate) options: &'a Options,
 }
 
@@ -83,15 +86,18 @@ pub(crate) fn meet(
     let (stations, left) = Default::default();
     let tuning = Tuning::new(site.options.streams.map(|streams| usize::from(streams.get())));
     let hub = Hub { peers, stations, door, left, tuning, dozing: 0 };
-    Ok(Arc::new(Wire {
+    let switch = Arc::new(Switch {
         me: site.me,
         epoch: site.epoch & u64::from(u32::MAX),
         secret,
+        liveness: site.liveness,
         encrypt: site.options.encrypt,
         integrity: site.options.integrity,
         signal: Signal::new().map_err(Error::Port)?,
         hub: Mutex::new(hub),
-    }))
+    });
+    let porter = Porter::hire(&switch).map_err(Error::Thread)?;
+    Ok(Arc::new(Wire { switch, porter }))
 }
 
 impl Site<'_> {
@@ -122,15 +128,29 @@ fn hear(site: &Site<'_>, meeting: &dyn Store, until: Deadline) -> Result<BTreeMa
     let keys: Vec<String> = ranks.iter().copied().map(key).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     let mut entrances = BTreeMap::new();
-    for (rank, told) in ranks.into_iter().zip(meeting.multi_get(&keys, until)?) {
+    let begun = Instant::now();
+    let told = match meeting.multi_get(&keys, until) {
+        Err(StoreError::Timeout { .. }) => {
+            let is_missing = |rank: &u32| !matches!(meeting.check(&[&key(*rank)]), Ok(true));
+            let missing = name_absent(ranks.iter().copied().filter(is_missing));
+            return Err(Error::Missing {
+                rank: site.me,
+                world: site.firsts.len() as u32,
+                waited: begun.elapsed(),
+                missing: missing.unwrap_or_else(|| "nobody in the end, but too late".to_owned()),
+            });
+        }
+        told => told?,
+    };
+    for (rank, told) in ranks.into_iter().zip(told) {
         let nonsense = |what| Error::Argument(format!("what rank {rank} told of its door {what}"));
         entrances.insert(rank, decode(&told).map_err(nonsense)?);
     }
     Ok(entrances)
 }
 
-/// Whether a rank opens the connections between itself and another: to a port that is known to be open
-/// if there is only one, otherwise the lower rank does.
+/// Whether a rank is the one to open connections between itself and another: to a port that is known to
+/// be open if there is only one, otherwise the lower rank does.
 fn dials((me, is_known): (u32, bool), (other, other_is_known): (u32, bool)) -> bool {
     match (is_known, other_is_known) {
         (false, true) => true,

@@ -17,9 +17,9 @@ impl<'a> Parts<Source<'a>> {
         Self { parts: [first; MOST], len: 1 }
     }
 
-    /// Adds what is beyond the first `skip` bytes of these.
-    pub(super) fn extend_from(&mut self, parts: &[Source<'a>], mut skip: usize) {
-        for part in parts {
+    /// Adds what is beyond the first `skip` bytes of these, and of a last one behind them.
+    pub(super) fn extend_from(&mut self, parts: &[Source<'a>], last: Source<'a>, mut skip: usize) {
+        for part in parts.iter().chain([&last]) {
             let cut = skip.min(part.len());
             skip -= cut;
             if cut < part.len() && !self.push_part(part.slice(cut..part.len())) {

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use consort_store::Secret;
 use consort_store::auth::Session;
+use consort_sys::socket;
 
 use super::caller::{Caller, Dialling, Made};
-use super::frame::{Header, Kind, Label};
+use super::frame::{HEADER, Header, Kind, Label};
 use super::stream::Stream;
 
 /// Another process, as far as the wire knows it.
@@ -17,8 +18,10 @@ use super::stream::Stream;
 pub(super) struct Peer {
     caller: Caller,
     endpoint: SocketAddr,
-    /// Whether this process opens the connections.
+    /// Whether this process is the one to open connections.
     dials: bool,
+    /// Since when there should be one.
+    needed: Option<Instant>,
     pub(super) streams: Vec<Stream>,
     pub(super) dialling: Option<Dialling>,
     /// When a dial that failed may be repeated.
@@ -31,7 +34,8 @@ pub(super) struct Peer {
     breaking: Option<Instant>,
     /// Whether it sent what cannot be, and what.
     pub(super) damage: Option<String>,
-    flows: HashMap<u64, Flow>,
+    /// By group, and whether it is messages: these may wait for ever, calls may not.
+    flows: HashMap<(u64, bool), Flow>,
     /// On how many connections it has yet to say that it left a group.
     left: HashMap<u64, u64>,
 }
@@ -54,6 +58,7 @@ impl Peer {
             caller: Caller { from: me, to: rank, stream: 0 },
             endpoint,
             dials,
+            needed: None,
             streams: Vec::new(),
             dialling: None,
             again: None,
@@ -74,6 +79,14 @@ impl Peer {
     /// connections end, what they had is gone.
     pub(super) fn is_lost(&self) -> bool {
         self.lost.is_some() || self.breaking.is_some_and(|since| since.elapsed() > BREAK)
+    }
+
+    /// How long its host has been silent, if it should not have been: what is sent to it is acknowledged
+    /// by its system, whatever the process does, and so are the questions that ours asks in idle times.
+    pub(super) fn silence(&self, liveness: Duration) -> Option<Duration> {
+        let stream = self.streams.iter().find(|stream| !stream.is_over())?;
+        let socket::Silence { since, is_owed } = socket::silence(stream.socket()).ok()?;
+        (since > if is_owed { liveness } else { liveness.max(IDLE) }).then_some(since)
     }
 
     /// Takes notice that one connection has ended.
@@ -103,9 +116,17 @@ impl Peer {
         }
     }
 
-    /// Makes as many connections as are wanted, one after the other, if it is this process's part to.
+    /// Makes as many connections as are wanted, one after the other, if it is this process's part to; or
+    /// the first one, if the other does not, which may not need it. If both do, there are two.
     pub(super) fn connect(&mut self, wanted: usize, secret: &Secret) -> Option<Connected> {
-        if !self.dials || self.lost.is_some() {
+        if self.lost.is_some() {
+            return None;
+        }
+        let mut is_overdue = || {
+            let needed = self.needed.get_or_insert_with(Instant::now);
+            self.streams.is_empty() && needed.elapsed() > COURTESY
+        };
+        if !self.dials && self.dialling.is_none() && !is_overdue() {
             return None;
         }
         if self.dialling.is_none() && self.streams.len() < wanted && self.may_dial() {
@@ -125,35 +146,39 @@ impl Peer {
     }
 
     /// How many bytes of a frame may be sent now, of which there is no part on its way.
-    pub(super) fn may_send(&self, group: u64, bytes: usize) -> bool {
-        self.flows.get(&group).is_none_or(|flow| {
-            flow.sent.saturating_sub(flow.used_there).saturating_add(bytes as u64) <= WINDOW
+    pub(super) fn may_send(&self, header: &Header) -> bool {
+        self.flows.get(&flow(header)).is_none_or(|flow| {
+            flow.sent.saturating_sub(flow.used_there).saturating_add(charge(header)) <= WINDOW
         })
     }
 
-    pub(super) fn has_sent(&mut self, group: u64, bytes: usize) {
-        self.flows.entry(group).or_default().sent += bytes as u64;
+    pub(super) fn has_sent(&mut self, header: &Header) {
+        self.flows.entry(flow(header)).or_default().sent += charge(header);
     }
 
     /// Takes notice of bytes that were used up here. They are told of when there are enough.
-    pub(super) fn use_up(&mut self, group: u64, epoch: u64, bytes: usize) {
-        let flow = self.flows.entry(group).or_default();
-        flow.used_here += bytes as u64;
+    pub(super) fn use_up(&mut self, header: &Header) {
+        let flow = self.flows.entry(flow(header)).or_default();
+        flow.used_here += charge(header);
         if flow.used_here - flow.told >= WINDOW / 4 {
             flow.told = flow.used_here;
             let number = flow.used_here;
-            self.say(&word(Kind::Credit, group, epoch, number), &[]);
+            let label = Label { track: u16::from(header.kind == Kind::Letter), position: 0 };
+            let credit = word(Kind::Credit, header.group, header.epoch, number);
+            self.say(&Header { label, ..credit }, &[]);
         }
     }
 
     /// Takes notice of what it says it has used up.
-    pub(super) fn credit(&mut self, group: u64, used: u64) {
-        let flow = self.flows.entry(group).or_default();
-        flow.used_there = flow.used_there.max(used.min(flow.sent));
+    pub(super) fn credit(&mut self, credit: &Header) {
+        let flow = self.flows.entry((credit.group, credit.label.track == 1)).or_default();
+        flow.used_there = flow.used_there.max(credit.number.min(flow.sent));
     }
 
-    /// Takes notice that it has left a group, which it says on so many connections.
+    /// Takes notice that it has left a group, which it says on so many connections. It reads nothing of
+    /// it any more.
     pub(super) fn leave(&mut self, group: u64, times: u64) {
+        self.abandon(group);
         let left = self.left.entry(group).or_insert(times);
         *left = left.saturating_sub(1);
     }
@@ -165,8 +190,14 @@ impl Peer {
 
     /// Forgets a group that this process has left.
     pub(super) fn forget(&mut self, group: u64) {
-        self.flows.remove(&group);
+        self.flows.remove(&(group, false));
+        self.flows.remove(&(group, true));
         self.left.remove(&group);
+        self.abandon(group);
+    }
+
+    /// Gives up what of a group is on its way to it.
+    pub(super) fn abandon(&mut self, group: u64) {
         self.streams.iter_mut().for_each(|stream| stream.abandon(group));
     }
 
@@ -186,16 +217,17 @@ impl Peer {
     /// Sends what was said, as far as there is room.
     pub(super) fn flush(&mut self) {
         for at in 0..self.streams.len() {
-            if let Err(broken) = self.streams[at].flush() {
-                self.end_stream(at, &broken.to_string());
+            if self.streams[at].flush().is_err() {
+                self.streams[at].fall_silent();
             }
         }
     }
 
     fn say_on(&mut self, at: usize, header: &Header, data: &[u8]) {
         self.streams[at].say(header, data);
-        if let Err(broken) = self.streams[at].flush() {
-            self.end_stream(at, &broken.to_string());
+        if self.streams[at].flush().is_err() {
+            // What it has sent before is read first.
+            self.streams[at].fall_silent();
         }
     }
 
@@ -214,7 +246,7 @@ impl Peer {
         self.again = Some(Instant::now() + PAUSE);
         self.failed += 1;
         // Its door was open before anybody knew of it.
-        if is_refused && self.failed >= TRIES {
+        if is_refused && self.failed >= TRIES && self.streams.is_empty() {
             self.lose(reason);
         }
     }
@@ -230,11 +262,29 @@ pub(super) fn word(kind: Kind, group: u64, epoch: u64, number: u64) -> Header {
     Header { kind, label, bytes, sum, group, epoch, number, digest, call }
 }
 
+/// To which flow a frame belongs.
+fn flow(header: &Header) -> (u64, bool) {
+    (header.group, header.kind == Kind::Letter)
+}
+
+/// What a frame counts for. Small parts of calls count for more than they are: nobody shall be far ahead
+/// of another, who could find out too late that they make different calls.
+fn charge(header: &Header) -> u64 {
+    let bytes = u64::from(header.bytes) + HEADER as u64;
+    if header.kind == Kind::Part { bytes.max(LEAST) } else { bytes }
+}
+
+/// So many small parts of calls may be on their way.
+const LEAST: u64 = WINDOW / 80;
 /// How many bytes of a group may be on their way between two processes, or kept.
 const WINDOW: u64 = 16 << 20;
+/// How long the one is left to open a connection whose part it is.
+const COURTESY: Duration = Duration::from_millis(20);
 /// When one connection ends, so long the others may take to.
 const BREAK: Duration = Duration::from_millis(500);
 /// A rank where so many dials in a row find nobody has ended.
-const TRIES: u32 = 5;
+const TRIES: u32 = 10;
+/// A host that is owed nothing may be silent for so long.
+const IDLE: Duration = Duration::from_secs(15);
 /// Before a dial is repeated.
 const PAUSE: Duration = Duration::from_millis(200);

@@ -9,18 +9,23 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::frame::Kind;
 use super::peer::Peer;
-use super::{Hub, Wire};
+use super::{Hub, Switch};
 
-impl Wire {
+impl Switch {
     /// Waits until something can be moved, or it is rung, but not longer than the limit; not at all if
     /// `look` finds something.
     pub(crate) fn doze(&self, mut look: impl FnMut() -> bool, limit: Duration) {
         let mut hub = self.lock();
         // From here on whoever moves something of another group rings.
         hub.dozing += 1;
-        let sockets = self.sockets(&mut hub);
         drop(hub);
-        let readable = if look() { Vec::new() } else { self.sleep(&sockets, limit) };
+        let readable = if look() {
+            Vec::new()
+        } else {
+            // What the look has begun is among them.
+            let sockets = self.sockets(&mut self.lock());
+            self.sleep(&sockets, limit)
+        };
         let mut hub = self.lock();
         hub.dozing -= 1;
         if hub.dozing == 0 {
@@ -40,6 +45,16 @@ impl Wire {
     pub(super) fn ring_if_dozing(&self, hub: &Hub) {
         if hub.dozing > 0 {
             self.signal.ring();
+        }
+    }
+
+    /// Hears what was said on all connections, for one who does not wait.
+    pub(crate) fn listen(&self) {
+        let mut hub = self.lock();
+        for rank in 0..hub.peers.len() {
+            for at in 0..hub.peers[rank].streams.len() {
+                self.hear(&mut hub, rank as u32, at);
+            }
         }
     }
 
@@ -94,14 +109,14 @@ impl Wire {
         let mut streams = Vec::new();
         for peer in peers {
             let rank = peer.rank();
+            // Some call may wait for what is behind another's frame.
+            let is_awaited = stations.values().any(|station| station.awaits(rank));
             let streams_here = peer.streams.iter_mut().enumerate();
             for (at, stream) in streams_here.filter(|(_, stream)| !stream.is_over()) {
                 // What is wrong with it is found by whoever waits for it.
                 let _ = stream.look_ahead();
-                let is_left = stream.front().is_some_and(|front| {
-                    let station = stations.get(&front.group);
-                    front.kind == Kind::Part && station.is_none_or(|station| !station.awaits(rank))
-                });
+                let is_part = stream.front().is_some_and(|front| front.kind == Kind::Part);
+                let is_left = is_part && !stream.keeps() && !is_awaited;
                 let mut flags = if is_left { PollFlags::empty() } else { PollFlags::IN };
                 flags.set(PollFlags::OUT, stream.is_full());
                 if flags.is_empty() {

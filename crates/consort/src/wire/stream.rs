@@ -7,7 +7,8 @@
 //!
 //! **Out.** One frame goes at a time, in as many goes as it takes. What is [said](Stream::say) goes
 //! between frames. A frame that was begun has to be brought to its end, even if nobody wants to any
-//! more: then it is [abandoned](Stream::abandon), and zeroes are sent in place of its rest.
+//! more: then it is [abandoned](Stream::abandon), and zeroes are sent in place of its rest. The byte
+//! behind it tells the other side that it is not whole.
 
 use std::fmt;
 use std::io;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use consort_sys::view::{Source, Target};
 
 use super::Trouble;
-use super::frame::{HEADER, Header, Kind, Label};
+use super::frame::{HEADER, Header, Kind, Label, WHOLE};
 use super::parts::{self, Parts};
 use super::pipe::Pipe;
 use crate::exec::Moved;
@@ -38,7 +39,9 @@ pub(super) struct Stream {
     words: Vec<u8>,
     /// Zeroes that have to go before the words.
     owed: usize,
-    /// Whether nothing comes any more, nor goes.
+    /// Whether nothing goes any more.
+    is_mute: bool,
+    /// Whether nothing comes any more, either.
     over: bool,
 }
 
@@ -59,9 +62,16 @@ struct Coming {
 struct Going {
     name: Name,
     head: [u8; HEADER],
-    /// How much of it is out, the header included.
+    /// How much of it is out, the header and the seal included.
     sent: usize,
     bytes: usize,
+    seal: &'static [u8],
+}
+
+impl Going {
+    fn total(&self) -> usize {
+        HEADER + self.bytes + self.seal.len()
+    }
 }
 
 /// What tells a frame from all others.
@@ -74,8 +84,10 @@ pub(super) struct Kept {
     /// How much of its data was taken before.
     pub(super) taken: usize,
     pub(super) rest: Vec<u8>,
-    /// Whether it is not what was sent, or was given up on the way.
+    /// Whether it is not what was sent.
     changed: bool,
+    /// Whether its sender has not given up on the way.
+    pub(super) is_whole: bool,
 }
 
 impl Kept {
@@ -144,6 +156,7 @@ impl Stream {
             going,
             words,
             owed: 0,
+            is_mute: false,
             over: false,
         }
     }
@@ -152,8 +165,17 @@ impl Stream {
         self.pipe.socket()
     }
 
+    /// Takes notice that nothing goes any more. What has come can still be read.
+    pub(super) fn fall_silent(&mut self) {
+        self.is_mute = true;
+        self.going = None;
+        self.words.clear();
+        self.owed = 0;
+    }
+
     /// Takes notice that the other side, or the network, has closed it.
     pub(super) fn end(&mut self) {
+        self.fall_silent();
         self.over = true;
     }
 
@@ -194,6 +216,11 @@ impl Stream {
         self.coming.as_ref().map(|coming| &coming.header)
     }
 
+    /// Whether something was read ahead of what was taken.
+    pub(super) fn has_read_ahead(&self) -> bool {
+        self.start < self.end
+    }
+
     /// Whether the frame at the front is being kept.
     pub(super) fn keeps(&self) -> bool {
         self.coming.as_ref().is_some_and(|coming| !coming.kept.is_empty())
@@ -232,8 +259,18 @@ impl Stream {
         if coming.header.sum.is_some() {
             coming.sum = parts::checksum(parts, before..coming.taken, coming.sum);
         }
+        let how_far = if moved > 0 { Moved::Some } else { Moved::Nothing };
         if coming.taken < total {
-            return Ok(if moved > 0 { Moved::Some } else { Moved::Nothing });
+            return Ok(how_far);
+        }
+        match self.is_whole()? {
+            None => return Ok(how_far),
+            // Its sender has given up, and says why.
+            Some(false) => {
+                self.coming = None;
+                return Ok(Moved::Nothing);
+            }
+            Some(true) => {}
         }
         match self.finish() {
             (header, true) => Err(Broken::Changed(header)),
@@ -262,13 +299,15 @@ impl Stream {
                 return Ok(None);
             }
         }
+        let Some(is_whole) = self.is_whole()? else { return Ok(None) };
+        let coming = self.coming.as_mut().expect("a frame was found");
         if coming.header.sum.is_some() {
             coming.sum = crc32c::crc32c_append(coming.sum, &coming.kept);
         }
         let (taken, rest) = (coming.taken, std::mem::take(&mut coming.kept));
         match self.finish() {
             (header, true) if !header.kind.is_data() => Err(Broken::Changed(header)),
-            (header, changed) => Ok(Some(Kept { header, taken, rest, changed })),
+            (header, changed) => Ok(Some(Kept { header, taken, rest, changed, is_whole })),
         }
     }
 
@@ -284,26 +323,28 @@ impl Stream {
         if self.going.is_none() {
             let sum = self.integrity.then(|| parts::checksum_of_all(parts));
             let (head, bytes) = (Header { sum, ..*header }.encode(), header.bytes as usize);
-            self.going = Some(Going { name, head, sent: 0, bytes });
+            let seal = header.seal();
+            self.going = Some(Going { name, head, sent: 0, bytes, seal });
         }
         let going = self.going.as_mut().expect("it was put there");
         assert_eq!(going.name, name, "one frame goes at a time");
         let before = going.sent;
-        while going.sent < HEADER + going.bytes {
+        while going.sent < going.total() {
             let head = &going.head[going.sent.min(HEADER)..];
             let mut list = Parts::starting_with(head.into());
-            list.extend_from(parts, going.sent.saturating_sub(HEADER));
+            list.extend_from(parts, going.seal.into(), going.sent.saturating_sub(HEADER));
             match self.pipe.write(list.as_slice())? {
                 None => break,
                 Some(sent) => going.sent += sent,
             }
         }
-        *done = going.sent.saturating_sub(HEADER);
-        if going.sent < HEADER + going.bytes {
-            return Ok(if going.sent > before { Moved::Some } else { Moved::Nothing });
+        *done = going.sent.saturating_sub(HEADER).min(going.bytes);
+        let how_far = if going.sent > before { Moved::Some } else { Moved::Nothing };
+        // What is sealed in this process's memory is not sent.
+        if going.sent < going.total() || !self.pipe.flush()? {
+            return Ok(how_far);
         }
         self.going = None;
-        self.pipe.flush()?;
         Ok(Moved::Whole)
     }
 
@@ -314,7 +355,7 @@ impl Stream {
 
     /// Whether a frame can be begun: none is on its way, and all that was said is out.
     pub(super) fn is_free(&mut self) -> Result<bool, Broken> {
-        Ok(!self.over && self.going.is_none() && self.flush()?)
+        Ok(!self.over && !self.is_mute && self.going.is_none() && self.flush()?)
     }
 
     /// Says something, when there is room.
@@ -327,22 +368,27 @@ impl Stream {
     /// Gives up a group's frame that is on its way.
     pub(super) fn abandon(&mut self, group: u64) {
         let Some(going) = self.going.take_if(|going| going.name.0 == group) else { return };
-        if going.sent == 0 {
+        if going.sent == 0 || self.is_mute {
             return;
         }
         let rest = &going.head[going.sent.min(HEADER)..];
         self.words.splice(0..0, rest.iter().copied());
         if rest.is_empty() {
-            self.owed = HEADER + going.bytes - going.sent;
+            self.owed = going.total() - going.sent;
         } else {
-            let (at, zeroes) = (rest.len(), std::iter::repeat_n(0, going.bytes));
+            let zeroes = std::iter::repeat_n(0, going.bytes + going.seal.len());
+            let at = rest.len();
             self.words.splice(at..at, zeroes);
         }
     }
 
     /// Sends what was said and is owed, if no frame is on its way. Whether all of it is out.
     pub(super) fn flush(&mut self) -> Result<bool, Broken> {
-        if self.going.is_some() || self.over {
+        if self.is_mute || self.over {
+            self.words.clear();
+            self.owed = 0;
+        }
+        if self.going.is_some() {
             return Ok(self.words.is_empty());
         }
         while self.owed > 0 {
@@ -381,6 +427,19 @@ impl Stream {
             debug_assert!(read > 0, "the end is an error");
         }
         Ok(self.pipe.close())
+    }
+
+    /// Whether the data that have come to their end are whole; `None` if that has not come.
+    fn is_whole(&mut self) -> Result<Option<bool>, Broken> {
+        let header = &self.coming.as_ref().expect("a frame was found").header;
+        if header.seal().is_empty() {
+            return Ok(Some(true));
+        }
+        if self.start == self.end && !self.read_ahead()? {
+            return Ok(None);
+        }
+        self.start += 1;
+        Ok(Some(self.ahead[self.start - 1] == WHOLE))
     }
 
     fn read_ahead(&mut self) -> Result<bool, Broken> {

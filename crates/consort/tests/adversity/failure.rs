@@ -8,13 +8,11 @@ use consort_testkit::{Case, Outcome, conformance};
 
 use crate::meet::{SOON, meet, works};
 
-conformance! { [shm in_process]
-    that_another_rank_has_given_the_group_up_is_known_without_a_call
-}
 conformance! { [shm tcp mixed]
     that_a_rank_has_died_is_known_to_every_thread_while_one_waits_in_a_call
 }
 conformance! { [shm tcp mixed in_process]
+    that_another_rank_has_given_the_group_up_is_known_without_a_call
     that_ranks_made_different_calls_is_known_afterwards
 }
 

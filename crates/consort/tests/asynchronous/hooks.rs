@@ -11,7 +11,7 @@ use consort_testkit::{Case, conformance};
 
 use crate::meet::{alone, late, meet, mine};
 
-conformance! { [shm tcp]
+conformance! { [shm tcp mixed]
     a_hook_hears_of_a_failure
 }
 conformance! { [shm tcp mixed in_process]

@@ -3,6 +3,7 @@
 mod death;
 mod lateness;
 mod leaving;
+mod links;
 
 use consort::{Error, ErrorKind, Group, ReduceOp, Result};
 

@@ -7,17 +7,13 @@ use consort_testkit::{Case, Context, Outcome, conformance};
 
 use super::{RING, SHORT, capacity, coded, empty, fill, meet, room};
 
-conformance! { [shm tcp in_process]
-    whoever_waits_for_a_message_hears_that_the_group_was_aborted
-}
-conformance! { [shm tcp]
+conformance! { [shm tcp mixed]
     a_peer_that_is_killed_while_a_long_message_goes_to_it_is_named
     a_peer_that_is_killed_while_its_message_is_waited_for_is_named
-}
-conformance! { [shm tcp mixed]
     a_peer_that_is_killed_while_anybody_is_waited_for_is_named
 }
 conformance! { [shm tcp mixed in_process]
+    whoever_waits_for_a_message_hears_that_the_group_was_aborted
     a_short_message_to_a_rank_that_has_left_is_refused_and_not_lost_in_silence
     a_message_that_does_not_come_in_time_is_an_error_and_the_group_goes_on
     small_messages_are_sent_until_there_is_no_more_room_and_the_group_goes_on

@@ -5,10 +5,8 @@ use consort_testkit::{Case, conformance};
 
 use super::{RING, capacity, coded, meet, room};
 
-conformance! { [shm tcp in_process]
-    a_rank_hears_all_others_in_turn
-}
 conformance! { [shm tcp mixed in_process]
+    a_rank_hears_all_others_in_turn
     tags_are_received_in_another_order_than_they_were_sent
     a_message_from_anybody_may_be_long
     what_was_sent_can_be_received_after_its_sender_has_left

@@ -61,7 +61,7 @@ fn a_word_that_names_nobody_ends_the_group_everywhere_and_is_called_damaged() {
         scribble(&boards[rank], HALTED, &word.to_ne_bytes());
         let found = called(&mut lanes[rank]);
         let told = format!(
-            "group few: the memory of rank {rank} is damaged: {word:#x} is no rank that could have \
+            "group few: what came from rank {rank} is damaged: {word:#x} is no rank that could have \
              ended the group"
         );
         assert_eq!(found.to_string(), told);

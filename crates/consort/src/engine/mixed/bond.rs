@@ -92,6 +92,7 @@ impl Company for Bond {
 
     fn listen(&self) {
         self.route.wire().doze(|| false, Duration::ZERO);
+        self.route.listen();
     }
 }
 

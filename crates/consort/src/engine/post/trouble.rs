@@ -38,6 +38,7 @@ impl Post {
         exchange: &Exchange<'_>,
         patient: &mut Patient,
     ) -> Result<(), Stuck> {
+        self.lookout.listen();
         for Awaited { ranks, held_up } in self.awaited(exchange) {
             if !held_up {
                 self.lookout.judge(&ranks, || false)?;

@@ -1,5 +1,6 @@
 //! A call's messages, as the wire carries them.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -25,7 +26,7 @@ pub(super) struct CallLinks<'a> {
     /// If only these carry it out, by their own numbers.
     column: Option<&'a Column>,
     /// What was asked for since something moved last, by rank in the world.
-    asked: Vec<(u32, Label)>,
+    asked: HashSet<(u32, Label)>,
     /// Whom something was sent to, if nothing was received.
     sent_to: Vec<u32>,
     has_received: bool,
@@ -44,7 +45,7 @@ impl<'a> CallLinks<'a> {
         call: Description,
         column: Option<&'a Column>,
     ) -> Self {
-        let (asked, sent_to) = (Vec::new(), Vec::new());
+        let (asked, sent_to) = (HashSet::new(), Vec::new());
         let (has_received, has_waited, sent, began) = (false, false, 0, None);
         Self {
             route,
@@ -106,12 +107,6 @@ impl<'a> CallLinks<'a> {
             }
         }
         Ok(())
-    }
-
-    fn ask_for(&mut self, from: u32, label: Label) {
-        if !self.asked.contains(&(from, label)) {
-            self.asked.push((from, label));
-        }
     }
 
     fn wanted(&self, label: Label) -> Wanted {
@@ -202,7 +197,9 @@ impl Links for CallLinks<'_> {
             self.sent += bytes;
         }
         match moved {
-            Moved::Nothing => self.ask_for(to, Label::NONE),
+            Moved::Nothing => {
+                self.asked.insert((to, Label::NONE));
+            }
             Moved::Whole if !self.has_received && !self.sent_to.contains(&to) => {
                 self.sent_to.push(to);
             }
@@ -225,9 +222,11 @@ impl Links for CallLinks<'_> {
         match moved {
             Moved::Whole => {
                 self.has_received = true;
-                self.asked.retain(|it| *it != (from, label));
+                self.asked.remove(&(from, label));
             }
-            _ => self.ask_for(from, label),
+            _ => {
+                self.asked.insert((from, label));
+            }
         }
         Ok(moved)
     }

@@ -9,7 +9,7 @@ use super::route::Route;
 use crate::engine::post::{Broken, Inflow, Outflow};
 use crate::engine::sleep::Sleep;
 use crate::exec::Moved;
-use crate::wire::{Letter, Trouble, Wire};
+use crate::wire::{Letter, Switch, Trouble, Wire};
 
 /// The way to another rank.
 #[derive(Debug)]
@@ -98,11 +98,11 @@ impl Inflow for WireInflow {
 
 impl Sleep for Wire {
     fn doze(&self, look: &mut dyn FnMut() -> bool, limit: Duration) {
-        Self::doze(self, look, limit);
+        Switch::doze(self, look, limit);
     }
 
     fn ring(&self) {
-        Self::ring(self);
+        Switch::ring(self);
     }
 }
 

@@ -1,6 +1,7 @@
 //! A group's ranks as the wire knows them.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use consort_store::{Deadline, Store, Swap};
 use consort_sys::board::End;
@@ -30,6 +31,8 @@ struct Inner {
     store: Arc<dyn Store>,
     /// Those who have said in the store that they left.
     left: Mutex<Vec<bool>>,
+    /// When somebody who does not wait in a call asked the store last.
+    asked: Mutex<Instant>,
 }
 
 impl Route {
@@ -53,6 +56,7 @@ impl Route {
             ending: wire.enter(group),
             store: store.clone(),
             left: Mutex::new(vec![false; ranks.len()]),
+            asked: Mutex::new(Instant::now()),
         }))
     }
 
@@ -152,8 +156,9 @@ impl Company for Route {
 
     fn is_dead(&self, rank: usize) -> bool {
         let Inner { wire, ranks, lives, .. } = &*self.0;
-        wire.is_lost(ranks[rank])
-            || lives[rank].as_ref().is_some_and(|life| life.sign() == Sign::Ended)
+        let has_ended = || lives[rank].as_ref().is_some_and(|life| life.sign() == Sign::Ended);
+        // What it sent before it ended may still come, and then the end of the connection.
+        wire.is_lost(ranks[rank]) || (!wire.is_connected(ranks[rank]) && has_ended())
     }
 
     fn halt(&self, verdict: &[u8]) {
@@ -169,6 +174,19 @@ impl Company for Route {
             _ => mine,
         };
         wire.halt(*group, ranks, ending);
+    }
+
+    fn listen(&self) {
+        self.0.wire.listen();
+        let mut asked = self.0.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if asked.elapsed() > PAUSE {
+            let unmet = |rank: &usize| {
+                *rank != self.me() && !self.0.wire.is_connected(self.in_world(*rank))
+            };
+            let unmet: Vec<usize> = (0..self.world()).filter(unmet).take(UNMET).collect();
+            self.ask_store(&unmet);
+            *asked = Instant::now();
+        }
     }
 
     fn is_halted(&self) -> bool {
@@ -199,3 +217,8 @@ fn end_key(group: u64) -> String {
 fn left_key(group: u64, rank: usize) -> String {
     format!("left/{group:016x}/{rank}")
 }
+
+/// How long the store is left alone by those who wait for messages.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How many ranks it is asked about.
+const UNMET: usize = 16;

@@ -9,8 +9,8 @@ use consort_testkit::{Case, conformance};
 use super::{LONG, left_alone};
 use crate::{RING, capacity, coded, meet, room};
 
-conformance! { [shm in_process] a_rank_that_left_is_not_waited_for }
 conformance! { [shm tcp mixed in_process]
+    a_rank_that_left_is_not_waited_for
     a_message_whose_work_is_dropped_goes_on
 }
 conformance! { [shm tcp mixed]
