@@ -13,9 +13,11 @@ conformance! { [shm tcp mixed in_process]
     a_rank_that_left_is_not_waited_for
     a_message_whose_work_is_dropped_goes_on
 }
+conformance! { [shm]
+    a_group_that_is_dropped_with_messages_and_calls_on_their_way_is_left_after_the_last
+}
 conformance! { [shm tcp mixed]
     a_group_that_is_dropped_with_messages_on_their_way_is_left_when_they_are_done
-    a_group_that_is_dropped_with_messages_and_calls_on_their_way_is_left_after_the_last
     a_message_that_is_waited_for_takes_no_processor
 }
 
