@@ -23,6 +23,7 @@ mod door;
 mod frame;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod joining;
 mod knock;
 mod letters;
 mod meet;
@@ -32,6 +33,7 @@ mod pipe;
 mod porter;
 mod rest;
 mod signal;
+mod sorting;
 mod station;
 mod stream;
 mod tuning;
@@ -50,7 +52,6 @@ pub(crate) use self::letters::Letter;
 pub(crate) use self::meet::{Site, meet};
 pub(crate) use self::parts::checksum_of_all;
 use self::peer::{Peer, word};
-use self::pipe::Pipe;
 use self::porter::Porter;
 use self::signal::Signal;
 pub(crate) use self::station::Ending;
@@ -359,169 +360,6 @@ impl Switch {
     /// Whether a rank of the world has left a group.
     pub(crate) fn has_left(&self, group: u64, rank: u32) -> bool {
         self.lock().peers[rank as usize].has_left(group)
-    }
-
-    /// The frame at the front of a connection, if it is one of this group's calls. What was said is
-    /// heard, and what is for others is kept for them, first.
-    fn front(
-        &self,
-        hub: &mut Hub,
-        from: u32,
-        at: usize,
-        group: u64,
-    ) -> Result<Option<Header>, Trouble> {
-        loop {
-            let peer = &mut hub.peers[from as usize];
-            let Some(stream) = peer.streams.get_mut(at) else { return Ok(None) };
-            match stream.look() {
-                Ok(None) => return Ok(None),
-                Ok(Some(header)) if header.kind == Kind::Part && header.group == group => {
-                    return Ok(Some(header));
-                }
-                Ok(Some(_)) => {
-                    if !self.keep(hub, from, at)? {
-                        return Ok(None);
-                    }
-                }
-                Err(broken) => {
-                    self.break_off(hub, from, at, broken)?;
-                    return Ok(None);
-                }
-            }
-        }
-    }
-
-    /// Keeps the frame at the front of a connection, or hears what it says. Whether it has come to its
-    /// end.
-    fn keep(&self, hub: &mut Hub, from: u32, at: usize) -> Result<bool, Trouble> {
-        let peer = &mut hub.peers[from as usize];
-        let Some(stream) = peer.streams.get_mut(at) else { return Ok(false) };
-        let kept = match stream.keep() {
-            Ok(kept) => kept,
-            Err(broken) => {
-                self.break_off(hub, from, at, broken)?;
-                return Ok(false);
-            }
-        };
-        let Some(kept) = kept else { return Ok(false) };
-        self.file(hub, from, kept);
-        self.ring_if_dozing(hub);
-        Ok(true)
-    }
-
-    /// Does with a frame what its kind asks for.
-    fn file(&self, hub: &mut Hub, from: u32, kept: Kept) {
-        let Header { kind, group, epoch, number, .. } = kept.header;
-        let peer = &mut hub.peers[from as usize];
-        if epoch != self.epoch || hub.left.contains(&group) {
-            return;
-        }
-        if !kept.is_whole {
-            return peer.use_up(&kept.header);
-        }
-        match kind {
-            Kind::Credit => peer.credit(&kept.header),
-            Kind::Leave => peer.leave(group, number),
-            Kind::Ask => {
-                let station = hub.stations.entry(group).or_default();
-                station.asks.insert(from, kept.header);
-            }
-            Kind::Halt => {
-                let by = u32::try_from(number).unwrap_or(from);
-                let ending = Ending { by, verdict: kept.rest };
-                // What it was in the middle of is in the way of other groups.
-                hub.peers.iter_mut().for_each(|peer| peer.abandon(group));
-                let station = hub.stations.entry(group).or_default();
-                // Whoever was first was first.
-                let _ = station.ending.set(ending);
-            }
-            Kind::Part | Kind::Letter => {
-                let station = hub.stations.entry(group).or_default();
-                match station.ending.get() {
-                    Some(_) => peer.use_up(&kept.header),
-                    None => station.keep(from, kept),
-                }
-            }
-        }
-    }
-
-    /// Gives a kept frame to whom it is for.
-    fn unpack(
-        &self,
-        hub: &mut Hub,
-        from: u32,
-        kept: Kept,
-        parts: &[Target<'_>],
-        done: &mut usize,
-    ) -> Result<Moved, Trouble> {
-        kept.check(from)?;
-        let (header, expected) = (kept.header, parts::total(parts));
-        if header.bytes as usize != expected {
-            return Err(Trouble::Length { from, header, expected });
-        }
-        parts::fill(parts, kept.taken, kept.rest[..].into());
-        *done = expected;
-        hub.peers[from as usize].use_up(&header);
-        Ok(Moved::Whole)
-    }
-
-    /// Makes what connections are missing, as far as that goes.
-    fn connect(&self, hub: &mut Hub, rank: u32) {
-        let wanted = hub.tuning.streams();
-        let peer = &hub.peers[rank as usize];
-        // What was begun has to be finished: the other side may have finished it, and use it.
-        if peer.streams.len() >= wanted && peer.dialling.is_none() {
-            return;
-        }
-        let peer = &mut hub.peers[rank as usize];
-        if let Some((socket, session)) = peer.connect(wanted, &self.secret) {
-            let pipe = Pipe::new(socket, self.encrypt.then_some(session));
-            let stream = Stream::new(pipe, self.integrity);
-            peer.welcome(stream);
-        }
-        if hub.peers[rank as usize].streams.is_empty() {
-            self.open_door(hub);
-        }
-    }
-
-    /// Takes in those who stand at the door.
-    fn open_door(&self, hub: &mut Hub) {
-        for (caller, socket, session) in hub.door.take_in(&self.secret) {
-            let pipe = Pipe::new(socket, self.encrypt.then_some(session));
-            let stream = Stream::new(pipe, self.integrity);
-            if let Some(peer) = hub.peers.get_mut(caller.from as usize) {
-                peer.welcome(stream);
-            }
-        }
-    }
-
-    /// A connection has broken. If what came over it cannot be trusted, neither can the rank.
-    fn break_off(
-        &self,
-        hub: &mut Hub,
-        rank: u32,
-        at: usize,
-        broken: Broken,
-    ) -> Result<Moved, Trouble> {
-        let peer = &mut hub.peers[rank as usize];
-        let what = broken.to_string();
-        let result = match broken {
-            Broken::Gone(_) => {
-                peer.end_stream(at, &what);
-                Ok(Moved::Nothing)
-            }
-            // Where the next frame begins is known all the same.
-            Broken::Changed(header) if header.kind.is_data() => {
-                Err(Trouble::Damaged { from: rank, what })
-            }
-            Broken::Changed(_) | Broken::Nonsense(_) => {
-                peer.lose(&what);
-                peer.damage = Some(what.clone());
-                Err(Trouble::Damaged { from: rank, what })
-            }
-        };
-        self.ring_if_dozing(hub);
-        result
     }
 
     fn lock(&self) -> MutexGuard<'_, Hub> {

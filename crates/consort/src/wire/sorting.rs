@@ -1,0 +1,117 @@
+//! What is done with a frame that has come: it is left to the call that asks for it, kept for another,
+//! or heard.
+
+use consort_sys::view::Target;
+
+use super::frame::{Header, Kind};
+use super::parts;
+use super::station::Ending;
+use super::stream::Kept;
+use super::{Hub, Switch, Trouble};
+use crate::exec::Moved;
+
+impl Switch {
+    /// The frame at the front of a connection, if it is one of this group's calls. What was said is
+    /// heard, and what is for others is kept for them, first.
+    pub(super) fn front(
+        &self,
+        hub: &mut Hub,
+        from: u32,
+        at: usize,
+        group: u64,
+    ) -> Result<Option<Header>, Trouble> {
+        loop {
+            let peer = &mut hub.peers[from as usize];
+            let Some(stream) = peer.streams.get_mut(at) else { return Ok(None) };
+            match stream.look() {
+                Ok(None) => return Ok(None),
+                Ok(Some(header)) if header.kind == Kind::Part && header.group == group => {
+                    return Ok(Some(header));
+                }
+                Ok(Some(_)) => {
+                    if !self.keep(hub, from, at)? {
+                        return Ok(None);
+                    }
+                }
+                Err(broken) => {
+                    self.break_off(hub, from, at, broken)?;
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    /// Keeps the frame at the front of a connection, or hears what it says. Whether it has come to its
+    /// end.
+    pub(super) fn keep(&self, hub: &mut Hub, from: u32, at: usize) -> Result<bool, Trouble> {
+        let peer = &mut hub.peers[from as usize];
+        let Some(stream) = peer.streams.get_mut(at) else { return Ok(false) };
+        let kept = match stream.keep() {
+            Ok(kept) => kept,
+            Err(broken) => {
+                self.break_off(hub, from, at, broken)?;
+                return Ok(false);
+            }
+        };
+        let Some(kept) = kept else { return Ok(false) };
+        self.file(hub, from, kept);
+        self.ring_if_dozing(hub);
+        Ok(true)
+    }
+
+    /// Does with a frame what its kind asks for.
+    fn file(&self, hub: &mut Hub, from: u32, kept: Kept) {
+        let Header { kind, group, epoch, number, .. } = kept.header;
+        let peer = &mut hub.peers[from as usize];
+        if epoch != self.epoch || hub.left.contains(&group) {
+            return;
+        }
+        if !kept.is_whole {
+            return peer.use_up(&kept.header);
+        }
+        match kind {
+            Kind::Credit => peer.credit(&kept.header),
+            Kind::Leave => peer.leave(group, number),
+            Kind::Ask => {
+                let station = hub.stations.entry(group).or_default();
+                station.asks.insert(from, kept.header);
+            }
+            Kind::Halt => {
+                let by = u32::try_from(number).unwrap_or(from);
+                let ending = Ending { by, verdict: kept.rest };
+                // What it was in the middle of is in the way of other groups.
+                hub.peers.iter_mut().for_each(|peer| peer.abandon(group));
+                let station = hub.stations.entry(group).or_default();
+                // Whoever was first was first.
+                let _ = station.ending.set(ending);
+            }
+            Kind::Part | Kind::Letter => {
+                let station = hub.stations.entry(group).or_default();
+                match station.ending.get() {
+                    Some(_) => peer.use_up(&kept.header),
+                    None => station.keep(from, kept),
+                }
+            }
+        }
+    }
+
+    /// Gives a kept frame to whom it is for.
+    pub(super) fn unpack(
+        &self,
+        hub: &mut Hub,
+        from: u32,
+        kept: Kept,
+        parts: &[Target<'_>],
+        done: &mut usize,
+    ) -> Result<Moved, Trouble> {
+        kept.check(from)?;
+        let (header, expected) = (kept.header, parts::total(parts));
+        if header.bytes as usize != expected {
+            return Err(Trouble::Length { from, header, expected });
+        }
+        parts::fill(parts, kept.taken, kept.rest[..].into());
+        *done = expected;
+        hub.peers[from as usize].use_up(&header);
+        Ok(Moved::Whole)
+    }
+}
