@@ -18,8 +18,9 @@ use std::time::{Duration, Instant};
 pub struct Patience {
     /// How often to look before the core is given away, for now.
     spins: u32,
-    /// How often at most.
+    /// How often at most, and how often when somebody else wants the core.
     most: u32,
+    least: u32,
     yielding: Duration,
 }
 
@@ -27,10 +28,19 @@ impl Patience {
     /// For so many ranks on a host that share so many cores.
     pub fn for_ranks(ranks: usize, cores: usize) -> Self {
         if ranks <= cores {
-            Self { spins: SPINS, most: SPINS, yielding: Duration::from_micros(50) }
+            let yielding = Duration::from_micros(50);
+            Self { spins: SPINS, most: SPINS, least: FEW, yielding }
         } else {
-            Self { spins: FEW, most: FEW, yielding: Duration::from_millis(10) }
+            Self { spins: FEW, most: FEW, least: FEW, yielding: Duration::from_millis(10) }
         }
+    }
+
+    /// The same for looks that ask the system: each takes as long as a dozen others, and with a core
+    /// that somebody else wants the first is one too many.
+    #[must_use]
+    pub fn asking(self) -> Self {
+        let fewer = |spins| spins / ASKING;
+        Self { spins: fewer(self.spins), most: fewer(self.most), least: 0, ..self }
     }
 
     /// Looks until `look` finds what it looks for. `doze` sleeps once, at most for the time given;
@@ -66,7 +76,7 @@ impl Patience {
         loop {
             std::thread::yield_now();
             let now = Instant::now();
-            self.spins = if now - last < AT_ONCE { self.most } else { FEW };
+            self.spins = if now - last < AT_ONCE { self.most } else { self.least };
             if look() {
                 return Ok(());
             }
@@ -88,6 +98,8 @@ impl Patience {
 /// About a tenth of a millisecond.
 const SPINS: u32 = 2_000;
 const FEW: u32 = 2;
+/// How many looks at memory take as long as one that asks the system.
+const ASKING: u32 = 8;
 /// A core that comes back sooner than this was wanted by nobody else.
 const AT_ONCE: Duration = Duration::from_micros(1);
 /// A core that comes back later than this was used by somebody who does not wait for us.

@@ -16,6 +16,7 @@ use consort_store::{
 use consort_sys::host::HostId;
 use consort_sys::net::{Choice, choose};
 use consort_sys::origin::Own;
+use consort_sys::topo::Topology;
 
 use self::claim::{place_of, take_place};
 use crate::builder::Invitation;
@@ -107,7 +108,8 @@ fn site<'a>(invitation: &'a Invitation, members: &[Member], peer: Option<SocketA
     let mut first_on = HashMap::new();
     let firsts = members.iter().map(|it| *first_on.entry(&it.host).or_insert(it.rank.get()));
     let (firsts, liveness) = (firsts.collect(), invitation.liveness);
-    Site { me: *me, firsts, epoch: *epoch, address, port, liveness, options }
+    let cores = Topology::here().effective_cores();
+    Site { me: *me, firsts, epoch: *epoch, address, port, cores, liveness, options }
 }
 
 /// How a rank leaves its group, if the store is in some process.

@@ -80,6 +80,8 @@ impl Deref for Wire {
 pub(crate) struct Switch {
     me: u32,
     epoch: u64,
+    /// How many cores this host has, as all of its ranks believe.
+    cores: usize,
     secret: Secret,
     /// After so much silence a host is gone.
     liveness: Duration,
@@ -104,6 +106,8 @@ struct Hub {
     tuning: Tuning,
     /// How many threads doze.
     dozing: usize,
+    /// How often somebody has begun to look at what has come.
+    glance: u64,
 }
 
 /// Why a call cannot go on.
@@ -134,6 +138,17 @@ impl Switch {
 
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch
+    }
+
+    /// How many cores this host has, as all of its ranks believe.
+    pub(crate) fn cores(&self) -> usize {
+        self.cores
+    }
+
+    /// Begins to look at what has come. Until the next time, a connection that is found empty is
+    /// believed to be.
+    pub(crate) fn glance(&self) {
+        self.lock().glance += 1;
     }
 
     /// Goes on with a frame to a rank, of whose data `done` bytes are out.

@@ -49,7 +49,7 @@ impl Wired {
         choices: Choices,
         patience: Patience,
     ) -> Self {
-        let (history, cache) = (History::default(), Cache::default());
+        let (history, cache, patience) = (History::default(), Cache::default(), patience.asking());
         Self { route, lookout, history, choices, cache, patience }
     }
 
@@ -108,10 +108,7 @@ impl Wired {
             };
             let waited = match (progress, pace) {
                 (Progress::Done, _) => break,
-                (Progress::Moved, Pace::Here(..)) => continue,
-                (Progress::Stuck, Pace::Here(..)) => {
-                    wait(&mut run, &mut links, patience, look_round)
-                }
+                (_, Pace::Here(..)) => wait(&mut run, &mut links, patience, look_round),
                 (Progress::Moved, Pace::Elsewhere(notes)) => {
                     notes.has_moved();
                     Ok(progress)

@@ -9,6 +9,10 @@ use crate::error::{Error, Result};
 
 /// Ways to all ranks of a group, for the messages of one call. Nothing here waits.
 pub(crate) trait Links {
+    /// All messages are about to be gone on with once more. What has not come by then need not be
+    /// looked for again until the next time.
+    fn look_again(&mut self) {}
+
     /// Goes on with a message to a rank.
     ///
     /// `done` counts the bytes that have moved so far, 0 at first. The message has left when

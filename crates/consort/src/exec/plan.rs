@@ -28,7 +28,7 @@ impl<'a> Plan<'a> {
     pub(super) fn new(call: &Call<'a>, me: usize, choices: &Choices) -> Option<Self> {
         let of = Planner { choices, me, world: choices.world() };
         let (recipe, buffers, numbers) = match *call {
-            Call::Barrier => (of.chosen(Collective::Barrier, 0), Buffers::NONE, None),
+            Call::Barrier => (of.barrier(), Buffers::NONE, None),
             Call::AllReduce { dtype, op, input, output } => {
                 let (recipe, buffers) = of.all_reduce((dtype, op), input, output);
                 (recipe, buffers, Some((dtype, op)))
@@ -88,6 +88,14 @@ impl Planner<'_> {
         self.choices.moving(op, || Recipe::Plan { algorithm: self.choices.chosen(op, bytes), op })
     }
 
+    fn barrier(&self) -> Recipe {
+        let op = Collective::Barrier;
+        match self.choices.is_for_one(op, 0) {
+            true => Recipe::Plan { algorithm: "flat", op },
+            false => self.chosen(op, 0),
+        }
+    }
+
     fn all_reduce<'a>(
         &self,
         numbers: Numbers,
@@ -98,11 +106,14 @@ impl Planner<'_> {
         let recipe = match self.choices.combining(Collective::AllReduce, len, numbers) {
             _ if self.world == 1 => Recipe::Alone,
             Some(recipe) => recipe,
+            None if self.choices.is_for_one(Collective::AllReduce, len) => Recipe::AllReduceAtOne,
             None if len * self.world <= SMALL => Recipe::AllReduceSmall,
             None => Recipe::AllReduceLarge,
         };
         let buffers = match recipe {
-            Recipe::Alone | Recipe::AllReduceSmall => Buffers::whole(input, Some(output)),
+            Recipe::Alone | Recipe::AllReduceSmall | Recipe::AllReduceAtOne => {
+                Buffers::whole(input, Some(output))
+            }
             _ => Buffers::sliced(input, Some(output), numbers.0, self.world),
         };
         (recipe, buffers)
@@ -139,6 +150,9 @@ impl Planner<'_> {
         let recipe = match self.choices.combining(Collective::ReduceScatter, bytes, numbers) {
             _ if self.world == 1 => Recipe::Alone,
             Some(recipe) => recipe,
+            None if self.choices.is_for_one(Collective::ReduceScatter, bytes) => {
+                Recipe::ReduceScatterAtOne
+            }
             None => Recipe::ReduceScatter,
         };
         let input = Place::inputs(inputs, self.world);
@@ -148,9 +162,14 @@ impl Planner<'_> {
     fn all_gather<'a>(&self, input: Source<'a>, outputs: Outputs<'a>) -> (Recipe, Buffers<'a>) {
         let op = Collective::AllGather;
         let bytes: usize = (0..self.world).map(|rank| outputs.part(rank, self.world).len()).sum();
-        let recipe = self.choices.moving(op, || match bytes <= FEW_ROUNDS {
-            true => Recipe::Plan { algorithm: "bruck", op },
-            false => Recipe::AllGather,
+        let recipe = self.choices.moving(op, || {
+            if self.choices.is_for_one(op, bytes) {
+                Recipe::Plan { algorithm: "flat", op }
+            } else if bytes <= FEW_ROUNDS {
+                Recipe::Plan { algorithm: "bruck", op }
+            } else {
+                Recipe::AllGather
+            }
         });
         let output = Place::outputs(outputs, self.world);
         (recipe, Buffers { input: Place::One(input), output, sizes: Sizes::OfOutput })
@@ -171,13 +190,19 @@ impl Planner<'_> {
             inputs.part(rank, world).as_ptr() == output.cast_const()
         };
         let in_place = part > 0 && (0..world).any(|rank| rank != self.me && is_same(rank));
-        let mut recipe = self.choices.moving(op, || match world > FEW && part <= TINY {
-            true => Recipe::Plan { algorithm: "bruck", op },
-            false => Recipe::AllToAll { in_place },
+        let mut recipe = self.choices.moving(op, || {
+            if self.choices.is_for_one(op, part * world) {
+                Recipe::AllToAllAtOne
+            } else if world > FEW && part <= TINY {
+                Recipe::Plan { algorithm: "bruck", op }
+            } else {
+                Recipe::AllToAll { in_place }
+            }
         });
-        if in_place && recipe != (Recipe::Plan { algorithm: "bruck", op }) {
-            // Bruck's algorithm has sent everything before it writes anything. The other ones do
-            // not, but send the same messages as this, so that other ranks need not know.
+        let sends_first = [Recipe::AllToAllAtOne, Recipe::Plan { algorithm: "bruck", op }];
+        if in_place && !sends_first.contains(&recipe) {
+            // These have sent everything before they write anything. The other ones have not, but
+            // send the same messages as this, so that other ranks need not know.
             recipe = Recipe::AllToAll { in_place };
         }
         let (input, output) = (Place::inputs(inputs, world), Place::outputs(outputs, world));

@@ -6,6 +6,7 @@
 //! | `AllGather`, `AllToAll` | everyone exchanges with everyone, with a few at a time |
 //! | `AllReduceSmall` | everyone gets all inputs, and combines them |
 //! | `AllReduceLarge` | everyone gets its slice of all inputs, combines it, and sends the result to all |
+//! | `AllReduceAtOne`, `ReduceScatterAtOne`, `AllToAllAtOne` | rank 0 gets all inputs, and sends everyone its result |
 //! | `ReduceAtRoot` | the root gets all inputs, and combines them |
 //! | `ReduceLarge` | everyone gets its slice of all inputs, combines it, and sends the result to the root |
 //! | `ReduceScatter` | everyone gets its part of all inputs, and combines it |
@@ -26,6 +27,9 @@ pub(super) enum Recipe {
     AllToAll { in_place: bool },
     AllReduceSmall,
     AllReduceLarge,
+    AllReduceAtOne,
+    ReduceScatterAtOne,
+    AllToAllAtOne,
     ReduceAtRoot { root: u32 },
     ReduceLarge { root: u32 },
     ReduceScatter,
@@ -60,6 +64,9 @@ impl Recipe {
                 seat.combine_slices(&mut draft, output(me));
                 seat.exchange(&mut draft, |_| output(me), output);
             }
+            Self::AllReduceAtOne => return seat.all_reduce_at_one(),
+            Self::ReduceScatterAtOne => return seat.reduce_scatter_at_one(),
+            Self::AllToAllAtOne => return seat.all_to_all_at_one(),
             Self::ReduceAtRoot { root } => return seat.reduce_at_root(root),
             Self::ReduceLarge { root } => seat.reduce_large(&mut draft, root),
             Self::ReduceScatter => seat.combine_slices(&mut draft, output(0)),
@@ -138,6 +145,85 @@ impl Seat {
         draft.program(&algo::Bruck.program(Collective::AllGather, self.world, self.me), Some(all));
         draft.reduce((0..self.world).map(|rank| all.part(rank, 1)).collect(), Chunks::output(0, 1));
         draft.joined().finish()
+    }
+
+    fn all_reduce_at_one(self) -> Script {
+        let mut draft = Draft::default();
+        let (own, result) = (Chunks::input(0, 1), Chunks::output(0, 1));
+        if self.me == 0 {
+            let others = draft.add_scratch(self.others().map(|_| 0));
+            self.collect(&mut draft, |from| self.slot(others, from));
+            draft.reduce(self.operands(others, own), result);
+            let send = |to| Step::Send { to, from: result };
+            draft.round(self.others().map(send).collect());
+        } else {
+            draft.round(vec![Step::Send { to: 0, from: own }]);
+            draft.round(vec![Step::Recv { from: 0, into: result, how: How::Overwrite }]);
+        }
+        draft.finish()
+    }
+
+    fn reduce_scatter_at_one(self) -> Script {
+        let mut draft = Draft::default();
+        if self.me == 0 {
+            let all = self.collect_all(&mut draft);
+            let results = draft.add_scratch(1..self.world);
+            let result = |to| if to == 0 { Chunks::output(0, 1) } else { results.part(to - 1, 1) };
+            for to in 0..self.world {
+                let operands = (0..self.world).map(|from| self.part(all, from, to)).collect();
+                draft.reduce(operands, result(to));
+            }
+            let send = |to| Step::Send { to, from: result(to) };
+            draft.round(self.others().map(send).collect());
+        } else {
+            self.have_it_done(&mut draft, Chunks::output(0, 1));
+        }
+        draft.finish()
+    }
+
+    fn all_to_all_at_one(self) -> Script {
+        let mut draft = Draft::default();
+        if self.me == 0 {
+            let all = self.collect_all(&mut draft);
+            let ranks = 0..self.world;
+            let part = |(to, from)| Step::Send { to, from: self.part(all, from, to) };
+            let parts = self.others().flat_map(|to| ranks.clone().map(move |from| (to, from)));
+            draft.round(parts.map(part).collect());
+            let copy =
+                |from| Step::Copy { from: self.part(all, from, 0), into: Chunks::output(from, 1) };
+            draft.round(ranks.map(copy).collect());
+        } else {
+            self.have_it_done(&mut draft, Chunks::output(0, self.world));
+        }
+        draft.joined().finish()
+    }
+
+    /// Rank 0 gets something of everyone.
+    fn collect(self, draft: &mut Draft, into: impl Fn(u32) -> Chunks) {
+        let receive = |from| Step::Recv { from, into: into(from), how: How::Overwrite };
+        draft.round(self.others().map(receive).collect());
+    }
+
+    /// Rank 0 gets the whole inputs of all others.
+    fn collect_all(self, draft: &mut Draft) -> Chunks {
+        let all = draft.add_scratch(self.others().flat_map(|_| 0..self.world));
+        let input = |from: u32| all.part((self.world - 1 - from) * self.world, self.world);
+        self.collect(draft, input);
+        all
+    }
+
+    /// What a rank has for another, at rank 0, which [has](Self::collect_all) all of the others'.
+    fn part(self, all: Chunks, from: u32, to: u32) -> Chunks {
+        match from {
+            0 => Chunks::input(to, 1),
+            _ => all.part((self.world - 1 - from) * self.world + to, 1),
+        }
+    }
+
+    /// Another rank gives rank 0 its whole input, and gets its result.
+    fn have_it_done(self, draft: &mut Draft, result: Chunks) {
+        draft.round(vec![Step::Send { to: 0, from: Chunks::input(0, self.world) }]);
+        draft.round(vec![Step::Recv { from: 0, into: result, how: How::Overwrite }]);
     }
 
     fn reduce_at_root(self, root: u32) -> Script {

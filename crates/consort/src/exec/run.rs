@@ -62,6 +62,7 @@ impl<'a> Run<'a> {
     pub(crate) fn go_on<L: Links + ?Sized>(&mut self, links: &mut L) -> Result<Progress> {
         let mut has_moved = false;
         loop {
+            links.look_again();
             let (is_done, moved) = match &mut self.0 {
                 Way::Scripted(scripted) => scripted.go_on(links)?,
                 Way::Streams(streams) => streams.go_on(links)?,

@@ -31,7 +31,7 @@ fn cases() -> impl Strategy<Value = Case> {
         1 => Just(100_003),
     ];
     let algorithms = prop::option::of(prop::sample::select(algo::NAMES.to_vec()));
-    let shape = (any::<bool>(), any::<bool>(), any::<bool>());
+    let shape = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let rooms = prop::sample::select(vec![Room::OneOfAll, Room::OneOfTrack]);
     let numbers = prop::sample::select(all_numbers());
     let kinds = prop::sample::select(Kind::ALL.to_vec());
@@ -41,6 +41,7 @@ fn cases() -> impl Strategy<Value = Case> {
             world,
             root: root % world,
             algorithm,
+            is_crowded: shape.3,
             dtype,
             op,
             // The largest worlds with the largest parts would take too long.
@@ -80,6 +81,7 @@ fn every_algorithm_does_every_operation_between_few_ranks() {
                 world,
                 root,
                 algorithm,
+                is_crowded: number % 11 < 5,
                 dtype,
                 op,
                 count: [0, 1, 3, 17][number % 4],
@@ -107,6 +109,7 @@ fn all_numbers_are_combined_with_the_bits_of_one_kernel() {
                 world: 2 + number % 5,
                 root: 1,
                 algorithm: None,
+                is_crowded: number % 7 < 3,
                 dtype,
                 op,
                 count,

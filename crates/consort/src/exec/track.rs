@@ -78,7 +78,6 @@ impl Track {
             let spaces = Spaces { buffers, scratch, plot, cut, segment: self.segment };
             if !self.has_begun {
                 self.begin(scene, &spaces);
-                has_moved = true;
             }
             has_moved |= self.poll(scene, &spaces, links)?;
             if self.left > 0 {

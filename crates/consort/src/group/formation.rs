@@ -84,7 +84,8 @@ impl Job {
         let route = Route::new(&web.wire, name, world_ranks, lives, &web.store);
         let hosts: Vec<&HostId> = members.iter().map(|member| &member.host).collect();
         let layout = Layout::new(&hosts);
-        let choices = Choices::new(self.options.algorithm.as_deref(), layout.clone())?;
+        let choices = Choices::new(self.options.algorithm.as_deref(), layout.clone())?
+            .sharing(web.wire.cores());
         let may_share = self.options.transport != Transport::Tcp && layout.is_even();
         let (name, road, post) = match places.filter(|_| may_share && here.len() > 1) {
             Some(places) => {

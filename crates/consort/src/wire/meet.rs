@@ -27,6 +27,8 @@ struct Entrance {
     address: SocketAddr,
     /// Whether the port is the one that the job was given, which firewalls let through.
     is_known: bool,
+    /// How many cores its host has, so that all of that host believe the same.
+    cores: usize,
     /// From rank 0: what nobody knows who is not in this round of the job.
     secret: Option<String>,
 }
@@ -42,6 +44,7 @@ pub(crate) struct Site<'a> {
     pub(crate) address: IpAddr,
     /// A port that firewalls let through, if this host may have it.
     pub(crate) port: Option<u16>,
+    pub(crate) cores: usize,
     pub(crate) liveness: Duration,
     pub(crate) options: &'a Options,
 }
@@ -85,10 +88,11 @@ pub(crate) fn meet(
     let door = Door::new(site.me, listener, hatches);
     let (stations, left) = Default::default();
     let tuning = Tuning::new(site.options.streams.map(|streams| usize::from(streams.get())));
-    let hub = Hub { peers, stations, door, left, tuning, dozing: 0 };
+    let hub = Hub { peers, stations, door, left, tuning, dozing: 0, glance: 0 };
     let switch = Arc::new(Switch {
         me: site.me,
         epoch: site.epoch & u64::from(u32::MAX),
+        cores: entrance(site.me).cores,
         secret,
         liveness: site.liveness,
         encrypt: site.options.encrypt,
@@ -118,7 +122,7 @@ fn open(site: &Site<'_>, hatches: Option<&Hatches>) -> Result<(TcpListener, Entr
     }
     let secret = (site.me == 0).then(Secret::generate).transpose()?;
     let secret = secret.map(|secret| secret.to_hex());
-    Ok((listener, Entrance { address, is_known, secret }))
+    Ok((listener, Entrance { address, is_known, cores: site.cores, secret }))
 }
 
 /// What the first rank of every host has told.

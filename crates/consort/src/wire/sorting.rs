@@ -23,7 +23,7 @@ impl Switch {
         loop {
             let peer = &mut hub.peers[from as usize];
             let Some(stream) = peer.streams.get_mut(at) else { return Ok(None) };
-            match stream.look() {
+            match stream.glance(hub.glance) {
                 Ok(None) => return Ok(None),
                 Ok(Some(header)) if header.kind == Kind::Part && header.group == group => {
                     return Ok(Some(header));

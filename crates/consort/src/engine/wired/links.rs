@@ -178,6 +178,10 @@ impl Drop for CallLinks<'_> {
 }
 
 impl Links for CallLinks<'_> {
+    fn look_again(&mut self) {
+        self.route.wire().glance();
+    }
+
     fn send(
         &mut self,
         to: usize,

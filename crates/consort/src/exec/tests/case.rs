@@ -44,6 +44,7 @@ pub(super) struct Case {
     pub(super) world: usize,
     pub(super) root: usize,
     pub(super) algorithm: Option<&'static str>,
+    pub(super) is_crowded: bool,
     pub(super) dtype: Dtype,
     pub(super) op: ReduceOp,
     /// Elements of a vector, or about as many of each part.
@@ -104,8 +105,9 @@ impl Case {
     }
 
     fn choices(&self) -> Choices {
-        let hosts = self.world.div_ceil(2) as u32;
-        Choices::new(self.algorithm, Layout::even(self.world as u32, hosts)).unwrap()
+        let hosts = if self.is_crowded { 1 } else { self.world.div_ceil(2) as u32 };
+        let layout = Layout::even(self.world as u32, hosts);
+        Choices::new(self.algorithm, layout).unwrap().sharing(1)
     }
 
     fn is_tame(&self) -> bool {
