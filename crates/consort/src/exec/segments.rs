@@ -18,6 +18,9 @@ impl Cut {
     pub(super) fn new(recipe: Recipe, buffers: &Buffers<'_>, world: usize) -> Self {
         let sizes = || (0..world).map(|number| buffers.size(number));
         let largest = || sizes().max().unwrap_or(0);
+        if sizes().sum::<usize>() <= WHOLE {
+            return Self { segments: 1 };
+        }
         let cached = (CACHED / world).clamp(LEAST_SEGMENT, SEGMENT);
         let (bytes, most) = match recipe {
             Recipe::Alone
@@ -56,6 +59,8 @@ fn has_ranges(algorithm: &str, op: Collective) -> bool {
     }
 }
 
+/// Up to so many bytes are not cut: a message more costs more than what overlaps with it.
+const WHOLE: usize = 1 << 20;
 /// The longest message of many chunks.
 const MESSAGE: usize = 256 << 10;
 /// The longest message of one chunk.

@@ -87,7 +87,9 @@ pub(crate) fn meet(
     let peers = (0..site.firsts.len() as u32).map(peer).collect();
     let door = Door::new(site.me, listener, hatches);
     let (stations, left) = Default::default();
-    let tuning = Tuning::new(site.options.streams.map(|streams| usize::from(streams.get())));
+    let wished = site.options.streams.map(|streams| usize::from(streams.get()));
+    // Where cores are few, more connections only have more to be looked at.
+    let tuning = Tuning::new(wished.or(site.is_crowded(entrance(site.me)).then_some(1)));
     let hub = Hub { peers, stations, door, left, tuning, dozing: 0, glance: 0 };
     let switch = Arc::new(Switch {
         me: site.me,
@@ -105,6 +107,12 @@ pub(crate) fn meet(
 }
 
 impl Site<'_> {
+    /// Whether this host, which has this entrance, has more ranks than cores.
+    fn is_crowded(&self, entrance: &Entrance) -> bool {
+        let first = self.firsts[self.me as usize];
+        self.firsts.iter().filter(|&&it| it == first).count() > entrance.cores
+    }
+
     fn is_first(&self, rank: u32) -> bool {
         self.firsts[rank as usize] == rank
     }

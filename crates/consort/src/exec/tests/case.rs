@@ -237,7 +237,7 @@ impl Case {
             call.check(Rank::from(rank as u32), self.world).unwrap();
         }
         let seen = sweep::carry_out(&calls, &choices, self.room, self.seed).unwrap();
-        assert!(seen.longest <= 300 << 10, "a message of {} bytes is too long", seen.longest);
+        assert!(seen.longest <= 1 << 20, "a message of {} bytes is too long", seen.longest);
         assert!(seen.most_away <= 8 * self.world, "{} messages wait at once", seen.most_away);
         all.iter()
             .map(|it| it.result.iter().flat_map(|it| Source::from(*it).to_vec()).collect())
