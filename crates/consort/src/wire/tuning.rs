@@ -65,10 +65,10 @@ fn median(rates: &[f64]) -> f64 {
     sorted[sorted.len() / 2]
 }
 
-/// Calls that send so much tell something.
-const WORTH: usize = 1 << 20;
+/// Calls that send so much tell something: shorter ones are not cut, and use one connection.
+const WORTH: usize = 4 << 20;
 /// So many of them are made with each number of connections. The first may have to connect.
-const CALLS: usize = 7;
+const CALLS: usize = 5;
 /// As many connections as are tried.
 const MOST: usize = 4;
 /// More connections have to be worth it.
