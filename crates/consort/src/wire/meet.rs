@@ -80,16 +80,18 @@ pub(crate) fn meet(
     let secret = secret.ok_or_else(|| Error::Argument("rank 0 told no secret".to_owned()))?;
     let entrance = |rank: u32| &entrances[&site.firsts[rank as usize]];
     let is_known = |rank: u32| entrance(rank).is_known;
+    let is_crowded = site.is_crowded(entrance(site.me));
     let peer = |rank: u32| {
         let dials = dials((site.me, is_known(site.me)), (rank, is_known(rank)));
-        Peer::new(site.me, rank, entrance(rank).address, dials)
+        let is_here = site.firsts[rank as usize] == site.firsts[site.me as usize];
+        Peer::new(site.me, rank, entrance(rank).address, dials, is_here && !is_crowded)
     };
     let peers = (0..site.firsts.len() as u32).map(peer).collect();
     let door = Door::new(site.me, listener, hatches);
     let (stations, left) = Default::default();
     let wished = site.options.streams.map(|streams| usize::from(streams.get()));
     // Where cores are few, more connections only have more to be looked at.
-    let tuning = Tuning::new(wished.or(site.is_crowded(entrance(site.me)).then_some(1)));
+    let tuning = Tuning::new(wished.or(is_crowded.then_some(1)));
     let hub = Hub { peers, stations, door, left, tuning, dozing: 0, glance: 0 };
     let switch = Arc::new(Switch {
         me: site.me,

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use consort_store::Secret;
 use consort_store::auth::Session;
 use consort_sys::socket;
+use rustix::net::sockopt::set_tcp_congestion;
 
 use super::caller::{Caller, Dialling, Made};
 use super::frame::{HEADER, Header, Kind, Label};
@@ -20,6 +21,8 @@ pub(super) struct Peer {
     endpoint: SocketAddr,
     /// Whether this process is the one to open connections.
     dials: bool,
+    /// Whether it is on this host, and everyone has a core.
+    is_near: bool,
     /// Since when there should be one.
     needed: Option<Instant>,
     pub(super) streams: Vec<Stream>,
@@ -53,11 +56,18 @@ struct Flow {
 }
 
 impl Peer {
-    pub(super) fn new(me: u32, rank: u32, endpoint: SocketAddr, dials: bool) -> Self {
+    pub(super) fn new(
+        me: u32,
+        rank: u32,
+        endpoint: SocketAddr,
+        dials: bool,
+        is_near: bool,
+    ) -> Self {
         Self {
             caller: Caller { from: me, to: rank, stream: 0 },
             endpoint,
             dials,
+            is_near,
             needed: None,
             streams: Vec::new(),
             dialling: None,
@@ -112,6 +122,11 @@ impl Peer {
     pub(super) fn welcome(&mut self, stream: Stream) {
         if self.lost.is_none() {
             (self.again, self.failed) = (None, 0);
+            if self.is_near {
+                // Some systems meter out what is sent, so as not to fill the queues of networks.
+                // There is none here. Those who cannot do without do with it.
+                let _ = set_tcp_congestion(stream.socket(), UNMETERED);
+            }
             self.streams.push(stream);
         }
     }
@@ -274,6 +289,8 @@ fn charge(header: &Header) -> u64 {
     if header.kind == Kind::Part { bytes.max(LEAST) } else { bytes }
 }
 
+/// What every Linux has for sending as much as the other side takes.
+const UNMETERED: &str = "cubic";
 /// So many small parts of calls may be on their way.
 const LEAST: u64 = WINDOW / 80;
 /// How many bytes of a group may be on their way between two processes, or kept.
