@@ -69,7 +69,7 @@ pub(crate) struct Settled {
 #[derive(Debug)]
 enum Left {
     Lane(Box<Lane>),
-    Windows(Held),
+    Windows(Box<Held>),
 }
 
 impl Left {
@@ -178,7 +178,7 @@ impl Neighbourhood {
 
     /// Takes symmetric memory back that this rank has left.
     pub(crate) fn take_back_windows(&self, held: Held) {
-        self.left().push(Left::Windows(held));
+        self.left().push(Left::Windows(Box::new(held)));
         self.sweep();
     }
 

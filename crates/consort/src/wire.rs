@@ -38,7 +38,7 @@ mod station;
 mod stream;
 mod tuning;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -98,7 +98,7 @@ pub(crate) struct Switch {
 struct Hub {
     /// By rank in the world.
     peers: Vec<Peer>,
-    stations: HashMap<u64, Station>,
+    stations: BTreeMap<u64, Station>,
     door: Door,
     /// Groups that this process has left, the last ones: nothing is kept for them.
     left: VecDeque<u64>,
@@ -256,7 +256,7 @@ impl Switch {
         &self,
         group: u64,
         number: u64,
-        asked: &HashSet<(u32, Label)>,
+        asked: &[(u32, Label)],
     ) -> Result<bool, Trouble> {
         let mut hub = self.lock();
         let mut moved = false;
@@ -305,7 +305,7 @@ impl Switch {
     pub(crate) fn asks(&self, group: u64, number: u64) -> Vec<(u32, Header)> {
         let mut hub = self.lock();
         let Some(station) = hub.stations.get_mut(&group) else { return Vec::new() };
-        station.asks.extract_if(|_, header| header.number <= number).collect()
+        station.asks.extract_if(.., |_, header| header.number <= number).collect()
     }
 
     /// Looks whether what has come from these ranks belongs to the calls of a group that were made, for

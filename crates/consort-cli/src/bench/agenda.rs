@@ -68,7 +68,10 @@ impl Agenda {
 
 /// What excludes each other.
 fn contradiction(args: &Args) -> Option<String> {
-    let Setting { ranks, transport, hosts, symmetric, .. } = args.setting();
+    let Setting { ranks, transport, hosts, encrypt, symmetric, .. } = args.setting();
+    if encrypt && hosts == 1 && transport != Transport::Tcp {
+        return Some("memory is not encrypted: give --transport tcp or --hosts, too".into());
+    }
     if hosts > 1 && transport == Transport::Shm {
         return Some("hosts share no memory: leave out --hosts or --transport shm".into());
     }

@@ -39,6 +39,10 @@ pub(crate) struct Args {
           value_parser = clap::value_parser!(u32).range(1..=16))]
     hosts: u32,
 
+    /// Encrypt what our ranks send over TCP, as CONSORT_ENCRYPT=on does. Peers cannot.
+    #[arg(long)]
+    encrypt: bool,
+
     /// Sizes, as nccl-tests counts them: of the larger one of a rank's two buffers. They are rounded
     /// to a whole number of elements for each rank.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_bytes,
@@ -132,6 +136,7 @@ impl Args {
             ranks: self.ranks as usize,
             transport: self.transport,
             hosts: self.hosts as usize,
+            encrypt: self.encrypt,
             huge_pages: self.huge_pages,
             symmetric: self.symmetric,
         }

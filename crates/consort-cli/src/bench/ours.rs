@@ -49,6 +49,7 @@ impl Ours {
             address: format!("tcp://{}", meeting.address()),
             secret: secret.to_hex(),
             transport: setting.transport.to_string(),
+            encrypt: setting.encrypt,
             symmetric: setting.symmetric,
             host: hosts.map(|hosts| hosts.path(host_of(rank, world, hosts.count()))),
             asker: std::process::id(),
@@ -76,11 +77,11 @@ impl Measurer for Ours {
             self.ranks.iter_mut().map(|rank| rank.hear(patience(point))).collect();
         let samples = heard.into_iter().collect::<Result<Vec<_>, _>>()?;
         let figures = samples::merge(&samples).map_err(cannot)?;
-        let Setting { symmetric, hosts, .. } = self.setting;
+        let Setting { encrypt: encrypted, symmetric, hosts, .. } = self.setting;
         let hosts = (hosts > 1).then_some(hosts);
         let transport = self.setting.transport_in_use();
         let record = Record::new(self.name, transport, self.ranks.len(), point, figures);
-        Ok(Record { symmetric, hosts, ..record.asked(point, &self.setting) })
+        Ok(Record { encrypted, symmetric, hosts, ..record.asked(point, &self.setting) })
     }
 }
 

@@ -116,6 +116,7 @@ mod tests {
         Setting {
             ranks: 2,
             transport: Transport::Auto,
+            encrypt: false,
             hosts: 1,
             huge_pages: true,
             symmetric: false,

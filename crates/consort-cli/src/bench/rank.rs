@@ -30,6 +30,8 @@ pub(crate) struct Seat {
     pub(crate) secret: String,
     /// How they reach each other.
     pub(crate) transport: String,
+    /// Whether what goes over TCP is sealed.
+    pub(crate) encrypt: bool,
     /// Whether its buffers lie in symmetric memory.
     pub(crate) symmetric: bool,
     /// The host that it runs on, if not the one that it was started on.
@@ -69,6 +71,7 @@ fn serve() -> Result<(), Box<dyn Error>> {
         .address(&seat.address)?
         .secret(seat.secret.parse()?)
         .transport(seat.transport.parse()?)
+        .encrypt(seat.encrypt)
         .init()?;
     say(&Met { met: seat.rank })?;
     for line in lines {

@@ -48,6 +48,9 @@ pub(crate) struct Record {
     /// Whether the result went where the input was, because that was asked for.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) in_place: bool,
+    /// Whether data was sealed on its way.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) encrypted: bool,
     /// Whether the buffers lay in symmetric memory.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) symmetric: bool,
@@ -97,6 +100,7 @@ impl Record {
             hop_us: None,
             reduce: None,
             in_place: false,
+            encrypted: false,
             symmetric: false,
             huge_pages: false,
             hosts: None,
@@ -178,6 +182,7 @@ pub(crate) mod tests {
         let setting = Setting {
             ranks: 2,
             transport: Transport::Auto,
+            encrypt: false,
             hosts: 1,
             huge_pages: true,
             symmetric: true,

@@ -14,6 +14,8 @@ pub(crate) struct Setting {
     pub(crate) transport: Transport,
     /// How many hosts they are on.
     pub(crate) hosts: usize,
+    /// Whether our own ranks' data is sealed on its way.
+    pub(crate) encrypt: bool,
     /// Whether buffers lie on huge pages, as far as the kernel has some.
     pub(crate) huge_pages: bool,
     /// Whether our own ranks' buffers lie in symmetric memory.
@@ -79,8 +81,8 @@ mod tests {
     #[test]
     fn the_transport_is_said_as_it_is_used() {
         let word = |transport, ranks, hosts| {
-            let (huge_pages, symmetric) = (false, false);
-            Setting { ranks, transport, hosts, huge_pages, symmetric }.transport_in_use()
+            let (encrypt, huge_pages, symmetric) = (false, false, false);
+            Setting { ranks, transport, hosts, encrypt, huge_pages, symmetric }.transport_in_use()
         };
         assert_eq!(word(Transport::Auto, 2, 1), "shm");
         assert_eq!(word(Transport::Shm, 2, 1), "shm");

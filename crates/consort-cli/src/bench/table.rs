@@ -103,6 +103,7 @@ fn heading(comparison: &Comparison) -> String {
     let any = |has: fn(&Record) -> bool| comparison.records.iter().flatten().any(has);
     let unusual = [
         (point.is_in_place_by_choice(), "in place"),
+        (any(|record| record.encrypted), "encrypted"),
         (any(|record| record.symmetric), "symmetric"),
         (any(|record| record.huge_pages), "huge pages"),
     ];

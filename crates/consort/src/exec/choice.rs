@@ -100,8 +100,8 @@ impl Choices {
         // move twice.
         let most = match op {
             Collective::AllReduce => (1 << 20) / world,
-            Collective::AllToAll => (world * 16 << 10).min(128 << 10),
-            _ => (world * world << 10).min(64 << 10),
+            Collective::AllToAll => (world * (16 << 10)).min(128 << 10),
+            _ => (world * world * (1 << 10)).min(64 << 10),
         };
         self.is_crowded && bytes <= most && self.named(op).is_none()
     }

@@ -1,6 +1,6 @@
 //! The connections to one other process.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -38,9 +38,9 @@ pub(super) struct Peer {
     /// Whether it sent what cannot be, and what.
     pub(super) damage: Option<String>,
     /// By group, and whether it is messages: these may wait for ever, calls may not.
-    flows: HashMap<(u64, bool), Flow>,
+    flows: BTreeMap<(u64, bool), Flow>,
     /// On how many connections it has yet to say that it left a group.
-    left: HashMap<u64, u64>,
+    left: BTreeMap<u64, u64>,
 }
 
 /// How many bytes of a group went to it and came from it. Between two processes no more of a group's
@@ -76,8 +76,8 @@ impl Peer {
             lost: None,
             breaking: None,
             damage: None,
-            flows: HashMap::new(),
-            left: HashMap::new(),
+            flows: BTreeMap::new(),
+            left: BTreeMap::new(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What has come for a group and was not asked for yet.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, OnceLock};
 
 use super::frame::{Header, Kind};
@@ -19,12 +19,12 @@ pub(super) struct Station {
     /// Parts of calls, by number, sender, track and position.
     pub(super) parts: BTreeMap<(u64, u32, u16, u32), Kept>,
     /// Pieces of messages, by sender.
-    pub(super) letters: HashMap<u32, VecDeque<Kept>>,
+    pub(super) letters: BTreeMap<u32, VecDeque<Kept>>,
     pub(super) ending: Arc<OnceLock<Ending>>,
     /// Whose frames a call waits for.
     pub(super) awaited: Vec<u32>,
     /// The last calls of which ranks have said that they wait for this one.
-    pub(super) asks: HashMap<u32, Header>,
+    pub(super) asks: BTreeMap<u32, Header>,
 }
 
 impl Station {

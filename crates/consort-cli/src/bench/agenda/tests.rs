@@ -54,6 +54,7 @@ fn sizes_that_are_rounded_are_told() {
 fn what_excludes_each_other_is_refused_with_a_way_out() {
     for (line, why) in [
         ("--hosts 2 --transport shm", "leave out --hosts or --transport shm"),
+        ("--encrypt", "give --transport tcp or --hosts"),
         ("--hosts 2 --symmetric", "leave out --symmetric, or --hosts"),
         ("--transport tcp --symmetric", "leave out --symmetric, or --hosts"),
         ("--hosts 2 --against mpich", "leave out --hosts or --against"),

@@ -1,6 +1,5 @@
 //! A call's messages, as the wire carries them.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -25,8 +24,8 @@ pub(super) struct CallLinks<'a> {
     call: Description,
     /// If only these carry it out, by their own numbers.
     column: Option<&'a Column>,
-    /// What was asked for since something moved last, by rank in the world.
-    asked: HashSet<(u32, Label)>,
+    /// What was asked for in vain this time, by rank in the world.
+    asked: Vec<(u32, Label)>,
     /// Whom something was sent to, if nothing was received.
     sent_to: Vec<u32>,
     has_received: bool,
@@ -45,7 +44,7 @@ impl<'a> CallLinks<'a> {
         call: Description,
         column: Option<&'a Column>,
     ) -> Self {
-        let (asked, sent_to) = (HashSet::new(), Vec::new());
+        let (asked, sent_to) = (Vec::new(), Vec::new());
         let (has_received, has_waited, sent, began) = (false, false, 0, None);
         Self {
             route,
@@ -179,6 +178,7 @@ impl Drop for CallLinks<'_> {
 
 impl Links for CallLinks<'_> {
     fn look_again(&mut self) {
+        self.asked.clear();
         self.route.wire().glance();
     }
 
@@ -202,7 +202,7 @@ impl Links for CallLinks<'_> {
         }
         match moved {
             Moved::Nothing => {
-                self.asked.insert((to, Label::NONE));
+                self.asked.push((to, Label::NONE));
             }
             Moved::Whole if !self.has_received && !self.sent_to.contains(&to) => {
                 self.sent_to.push(to);
@@ -224,13 +224,8 @@ impl Links for CallLinks<'_> {
         let moved = self.route.wire().receive(from, &wanted, parts, done);
         let moved = moved.map_err(|trouble| self.complain(trouble))?;
         match moved {
-            Moved::Whole => {
-                self.has_received = true;
-                self.asked.remove(&(from, label));
-            }
-            _ => {
-                self.asked.insert((from, label));
-            }
+            Moved::Whole => self.has_received = true,
+            _ => self.asked.push((from, label)),
         }
         Ok(moved)
     }
@@ -239,7 +234,6 @@ impl Links for CallLinks<'_> {
         let Self { route, history, asked, .. } = self;
         let moved = route.wire().make_way(route.group(), history.number(), asked);
         self.has_waited = true;
-        self.asked.clear();
         moved.map_err(|trouble| self.complain(trouble))
     }
 
