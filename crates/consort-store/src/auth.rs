@@ -15,8 +15,7 @@
 //! key is mixed in first, a wrong secret is found at message 1, before any costly arithmetic.
 //! All lengths are fixed, so nothing that a stranger sends decides how much is read or kept.
 
-use aes_gcm::aead::AeadInPlace;
-use aes_gcm::{Aes256Gcm, Key, KeyInit, Nonce, Tag};
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use snow::{Builder, HandshakeState};
 
 use crate::error::{HandshakeError, Result};
@@ -183,8 +182,10 @@ impl Sealer {
             let start = wire.len();
             wire.extend_from_slice(piece);
             let nonce = self.0.next_nonce();
-            let tag = self.0.keys.encrypt_in_place_detached(&nonce, &[], &mut wire[start..]);
-            wire.extend_from_slice(&tag.expect("a record is far shorter than the cipher allows"));
+            let piece = &mut wire[start..];
+            let tag = self.0.key.seal_in_place_separate_tag(nonce, Aad::empty(), piece);
+            let tag = tag.expect("a record is far shorter than the cipher allows");
+            wire.extend_from_slice(tag.as_ref());
         }
     }
 }
@@ -206,14 +207,13 @@ impl Opener {
     /// When it is not the next record that the other side sealed: the connection is damaged.
     pub fn open(&mut self, record: &[u8], plain: &mut Vec<u8>) -> Result<(), Forged> {
         let sealed = record.get(2..).ok_or(Forged)?;
-        let (piece, tag) = sealed.split_last_chunk::<TAG>().ok_or(Forged)?;
         let start = plain.len();
-        plain.extend_from_slice(piece);
-        let (nonce, tag) = (self.0.next_nonce(), Tag::from_slice(tag));
-        self.0.keys.decrypt_in_place_detached(&nonce, &[], &mut plain[start..], tag).map_err(|_| {
-            plain.truncate(start);
-            Forged
-        })
+        plain.extend_from_slice(sealed);
+        let nonce = self.0.next_nonce();
+        let opened = self.0.key.open_in_place(nonce, Aad::empty(), &mut plain[start..]);
+        let end = opened.map(|piece| start + piece.len());
+        plain.truncate(end.unwrap_or(start));
+        end.map(|_| ()).map_err(|_| Forged)
     }
 }
 
@@ -221,23 +221,24 @@ impl Opener {
 /// messages that is each one's nonce. (The library's own transport would set the key up anew for
 /// every message, which costs as much as sealing a small one.)
 struct Cipher {
-    /// Boxed: with its round keys it is a kilobyte, and sessions move.
-    keys: Box<Aes256Gcm>,
+    /// Boxed: with its round keys it is large, and sessions move.
+    key: Box<LessSafeKey>,
     next: u64,
 }
 
 impl Cipher {
     fn new(key: [u8; 32]) -> Self {
-        Self { keys: Box::new(Aes256Gcm::new(Key::<Aes256Gcm>::from_slice(&key))), next: 0 }
+        let key = UnboundKey::new(&AES_256_GCM, &key).expect("the key has the cipher's length");
+        Self { key: Box::new(LessSafeKey::new(key)), next: 0 }
     }
 
     /// Four zero bytes and the count, as Noise prescribes for this cipher. No count comes twice:
     /// at a million messages a second it would take half a million years to run out.
-    fn next_nonce(&mut self) -> Nonce<aes_gcm::aead::consts::U12> {
-        let mut nonce = Nonce::default();
+    fn next_nonce(&mut self) -> Nonce {
+        let mut nonce = [0; NONCE_LEN];
         nonce[4..].copy_from_slice(&self.next.to_be_bytes());
         self.next += 1;
-        nonce
+        Nonce::assume_unique_for_key(nonce)
     }
 }
 
@@ -394,12 +395,12 @@ mod tests {
     #[test]
     fn a_changed_a_repeated_and_a_swapped_record_are_forged() {
         let (mut client, server) = sessions();
-        let keys = server.opener.0.keys;
+        let key = server.opener.0.key;
         let (mut first, mut second) = (Vec::new(), Vec::new());
         client.sealer.seal(b"first", &mut first);
         client.sealer.seal(b"second", &mut second);
         let attempt = |records: &[&[u8]]| {
-            let mut opener = Opener(Cipher { keys: keys.clone(), next: 0 });
+            let mut opener = Opener(Cipher { key: key.clone(), next: 0 });
             let mut plain = Vec::new();
             records.iter().try_for_each(|record| opener.open(record, &mut plain))
         };

@@ -131,6 +131,9 @@ pub(crate) struct Wanted {
 }
 
 impl Switch {
+    /// How many calls of a group a rank can tell of.
+    pub(crate) const ASKS: usize = 32;
+
     /// This process's rank in the world.
     pub(crate) fn me(&self) -> u32 {
         self.me
@@ -300,12 +303,24 @@ impl Switch {
         }
     }
 
-    /// Who waits for this one in which call of a group, up to a number of calls. What is told once is
-    /// not told again.
+    /// Who has told of which call of a group, up to a number of calls. What is told once is not told
+    /// again.
     pub(crate) fn asks(&self, group: u64, number: u64) -> Vec<(u32, Header)> {
         let mut hub = self.lock();
         let Some(station) = hub.stations.get_mut(&group) else { return Vec::new() };
-        station.asks.extract_if(.., |_, header| header.number <= number).collect()
+        let is_known = |(_, header): &mut (u32, Header)| header.number <= number;
+        station.asks.extract_if(.., is_known).collect()
+    }
+
+    /// Keeps all that has come from a rank: no call is going to take it.
+    pub(crate) fn clear(&self, rank: u32) {
+        let mut hub = self.lock();
+        for at in 0..hub.peers[rank as usize].streams.len() {
+            while let Some(stream) = hub.peers[rank as usize].streams.get_mut(at)
+                && matches!(stream.look(), Ok(Some(_)))
+                && matches!(self.keep(&mut hub, rank, at), Ok(true))
+            {}
+        }
     }
 
     /// Looks whether what has come from these ranks belongs to the calls of a group that were made, for

@@ -74,7 +74,7 @@ impl Switch {
             Kind::Leave => peer.leave(group, number),
             Kind::Ask => {
                 let station = hub.stations.entry(group).or_default();
-                station.asks.insert(from, kept.header);
+                station.hear(from, kept.header);
             }
             Kind::Halt => {
                 let by = u32::try_from(number).unwrap_or(from);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, OnceLock};
 
+use super::Switch;
 use super::frame::{Header, Kind};
 use super::stream::Kept;
 
@@ -23,8 +24,8 @@ pub(super) struct Station {
     pub(super) ending: Arc<OnceLock<Ending>>,
     /// Whose frames a call waits for.
     pub(super) awaited: Vec<u32>,
-    /// The last calls of which ranks have said that they wait for this one.
-    pub(super) asks: BTreeMap<u32, Header>,
+    /// Calls in which ranks have said that they wait for this one, the last ones of each.
+    pub(super) asks: Vec<(u32, Header)>,
 }
 
 impl Station {
@@ -45,6 +46,19 @@ impl Station {
         } else {
             self.parts.insert((number, from, label.track, label.position), kept);
         }
+    }
+
+    /// Takes notice of a call that a rank tells of.
+    pub(super) fn hear(&mut self, from: u32, ask: Header) {
+        let of_it = || self.asks.iter().enumerate().filter(|(_, (rank, _))| *rank == from);
+        if of_it().any(|(_, (_, known))| *known == ask) {
+            return;
+        }
+        if of_it().count() >= Switch::ASKS {
+            let first = of_it().next().map(|(at, _)| at);
+            first.map(|at| self.asks.remove(at));
+        }
+        self.asks.push((from, ask));
     }
 
     /// The first part of a call that this rank has made, or is making, that does not belong to it.

@@ -13,6 +13,7 @@ use super::works::works;
 conformance! { [shm tcp mixed in_process]
     of_ranks_that_do_not_wait_for_each_other_is_noticed_soon
     about_the_operation_or_the_type_is_told_on_every_rank
+    about_the_root_is_told_on_every_rank
     about_the_factor_is_told_on_every_rank
     about_the_count_is_told_on_every_rank
     about_how_many_numbers_are_in_which_buffer_is_told_on_every_rank
@@ -21,7 +22,6 @@ conformance! { [shm tcp mixed in_process]
     about_sizes_that_only_two_ranks_know_is_told_on_every_rank
 }
 conformance! { [shm in_process]
-    about_the_root_is_told_on_every_rank
     about_what_a_call_is_for_is_told_on_every_rank
     about_whether_memory_is_exchanged_in_place_is_told_on_every_rank
 }

@@ -1,6 +1,9 @@
 //! The calls that this rank has made last.
 
+use std::ops::RangeInclusive;
+
 use crate::call::Description;
+use crate::wire::Switch;
 
 /// What a rank knows of its own calls: what it can tell when another makes different ones.
 #[derive(Debug, Default)]
@@ -44,6 +47,11 @@ impl History {
         let entry = self.last[number as usize % LAST].filter(|entry| entry.number == number)?;
         Some((entry.call, entry.digest))
     }
+
+    /// The numbers of the last calls, the first of them first.
+    pub(super) fn numbers(&self) -> RangeInclusive<u64> {
+        self.number.saturating_sub(LAST as u64 - 1).max(1)..=self.number
+    }
 }
 
-const LAST: usize = 32;
+const LAST: usize = Switch::ASKS;

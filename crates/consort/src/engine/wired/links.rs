@@ -1,7 +1,7 @@
 //! A call's messages, as the wire carries them.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use consort_sys::view::{Source, Target};
 
@@ -98,14 +98,40 @@ impl<'a> CallLinks<'a> {
 
     /// Compares the calls in which others wait for this rank with its own.
     pub(super) fn hear(&self) -> Result<()> {
-        let number = self.history.number();
-        for (from, header) in self.route.wire().asks(self.route.group(), number) {
-            let known = self.history.find(header.number);
-            if known.is_some_and(|(_, digest)| digest != header.digest) {
-                return Err(self.complain(Trouble::Differs { from, header }));
-            }
+        match self.odd_ask() {
+            Some((from, header)) => Err(self.complain(Trouble::Differs { from, header })),
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// The first call that another has told of and this rank has not made.
+    fn odd_ask(&self) -> Option<(u32, Header)> {
+        let number = self.history.number();
+        let mut asks = self.route.wire().asks(self.route.group(), number).into_iter();
+        asks.find(|(_, header)| {
+            let known = self.history.find(header.number);
+            known.is_some_and(|(_, digest)| digest != header.digest)
+        })
+    }
+
+    /// Finds the first call that a rank has not made as this one has: they tell each other their last
+    /// ones. If the other does not find out that there is something to tell, nobody knows.
+    fn trace_back(&self, rank: u32) -> Option<(u32, Header)> {
+        let wire = self.route.wire();
+        for number in self.history.numbers() {
+            let Some((call, digest)) = self.history.find(number) else { continue };
+            let ask = Header { number, digest, call, ..self.header(Kind::Ask, Label::NONE, 0) };
+            wire.ask(&ask, [rank].into_iter());
+        }
+        let began = Instant::now();
+        while !self.lookout.has_ended() && began.elapsed() < HELP {
+            wire.clear(rank);
+            if let Some(found) = self.odd_ask() {
+                return Some(found);
+            }
+            wire.doze(|| false, HELP / 50);
+        }
+        None
     }
 
     fn wanted(&self, label: Label) -> Wanted {
@@ -144,6 +170,17 @@ impl<'a> CallLinks<'a> {
     }
 
     fn differs_from(&self, from: u32, header: &Header) -> Cause {
+        let same = self.history.find(header.number);
+        let is_later = same.is_some_and(|(call, digest)| {
+            call == header.call && digest != header.digest && !scales(call)
+        });
+        match is_later.then(|| self.trace_back(from)).flatten() {
+            Some((from, first)) => self.differs_in(from, &first),
+            None => self.differs_in(from, header),
+        }
+    }
+
+    fn differs_in(&self, from: u32, header: &Header) -> Cause {
         let (number, rank) = (header.number, self.route.in_group(from) as u32);
         let theirs = in_words(header.call);
         match self.history.find(number) {
@@ -260,5 +297,7 @@ fn in_words(call: [u64; 2]) -> String {
     }
 }
 
+/// How long another may take to tell which calls it has made.
+const HELP: Duration = Duration::from_millis(500);
 /// Calls with messages of this size are timed.
 const LARGE: usize = 64 << 10;
