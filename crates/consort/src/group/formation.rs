@@ -97,7 +97,7 @@ impl Job {
             None => {
                 let lookout = Lookout::new(name, route.company());
                 let rest = Rest::Other(web.wire.clone());
-                let post = Post::over(lookout.clone(), route.mail(), rest, patience);
+                let post = Post::over(lookout.clone(), route.mail(), rest, patience.asking());
                 let wired = Wired::new(route, lookout, choices, patience);
                 ("tcp", Road::Other(Box::new(wired)), Arc::new(post))
             }
