@@ -11,7 +11,9 @@ use crate::bench::bytes;
 /// Say which algorithm would be used, why, and what the others would take.
 ///
 /// The choice is a table with a reason for each entry; the times come from the model that
-/// `consort plan simulate` uses.
+/// `consort plan simulate` uses. Groups of up to 32 ranks have recipes of their own for what is
+/// combined, gathered or exchanged, in which operands meet in the order of ranks: docs/algorithms.md
+/// lists them. Name an algorithm, here and in CONSORT_ALGORITHM, to have it used as it is.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
