@@ -473,3 +473,6 @@ impl Drop for Wire {
 const REMEMBERED: usize = 256;
 /// How long a process that leaves waits for what it sent to arrive.
 const LINGER: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests;

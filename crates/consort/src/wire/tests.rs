@@ -1,0 +1,295 @@
+//! Two wires in one process, and what may happen to the frames between them.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use consort_store::{Deadline, MemStore};
+use consort_sys::view::{Source, Target};
+
+use super::*;
+use crate::options::Options;
+
+/// Two processes' wires.
+struct Pair {
+    a: Arc<Wire>,
+    b: Arc<Wire>,
+}
+
+impl Pair {
+    /// Two that are connected, once.
+    fn new(options: &Options) -> Self {
+        let store = MemStore::new();
+        let join = |me: u32| {
+            let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+            let (firsts, epoch, port, cores) = (vec![0, 1], EPOCH, None, 2);
+            let liveness = Duration::from_secs(10);
+            let site = Site { me, firsts, epoch, address, port, cores, liveness, options };
+            meet(&site, None, &store, Deadline::after(LONG)).unwrap()
+        };
+        let (a, b) = thread::scope(|scope| {
+            let a = scope.spawn(|| join(0));
+            let b = join(1);
+            (a.join().unwrap(), b)
+        });
+        let pair = Self { a, b };
+        pair.connect(1);
+        pair
+    }
+
+    /// Waits until there are so many connections.
+    fn connect(&self, streams: usize) {
+        self.until("they are connected", || {
+            for (wire, other) in [(&self.a, 1), (&self.b, 0)] {
+                wire.connect(&mut wire.lock(), other);
+            }
+            let count = |wire: &Wire, other: usize| wire.lock().peers[other].streams.len();
+            count(&self.a, 1) >= streams && count(&self.b, 0) >= streams
+        });
+    }
+
+    /// Goes on with both until something is so.
+    fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
+        let began = Instant::now();
+        while !is_so() {
+            assert!(began.elapsed() < LONG, "it takes too long until {what}");
+            for wire in [&self.a, &self.b] {
+                wire.doze(|| false, SOON);
+                wire.glance();
+            }
+        }
+    }
+
+    /// Has the first send frames on track 1 until no more goes. How many are whole, and how much of the
+    /// next is out.
+    fn fill(&self, data: &[u8]) -> (u32, usize) {
+        let (mut frame, mut done) = (0, 0);
+        while self.a.send(1, &part(1, frame, data.len()), &[data.into()], &mut done).unwrap()
+            == Moved::Whole
+        {
+            (frame, done) = (frame + 1, 0);
+        }
+        (frame, done)
+    }
+
+    /// Has the second receive these frames of track 1, all of this data.
+    fn receive(&self, frames: u32, data: &[u8]) {
+        let (mut next, mut done, mut into) = (0, 0, vec![0; data.len()]);
+        self.until("all frames have come", || {
+            let target = Target::from(&mut into[..]);
+            if self.b.receive(0, &wanted(1, next), &[target], &mut done).unwrap() == Moved::Whole {
+                assert!(into == data, "frame {next} is what was sent");
+                (next, done) = (next + 1, 0);
+                into.fill(0);
+            }
+            next == frames
+        });
+    }
+}
+
+fn part(track: u16, position: u32, bytes: usize) -> Header {
+    let (label, bytes) = (Label { track, position }, bytes as u32);
+    Header { label, bytes, digest: DIGEST, ..word(Kind::Part, GROUP, EPOCH, 1) }
+}
+
+fn wanted(track: u16, position: u32) -> Wanted {
+    Wanted { group: GROUP, number: 1, digest: DIGEST, label: Label { track, position } }
+}
+
+/// Bytes that tell where they are.
+fn data(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 7 + at / 251) as u8).collect()
+}
+
+#[test]
+fn a_frame_goes_on_where_it_was_begun_when_there_are_more_connections() {
+    let pair = Pair::new(&Options::default());
+    let data = data(1 << 20);
+    let (frame, mut done) = pair.fill(&data);
+    assert!(done > 0, "one is on its way");
+    pair.a.lock().tuning = Tuning::new(Some(2));
+    pair.connect(2);
+    let mut is_out = false;
+    let (mut next, mut got, mut into) = (0, 0, vec![0; data.len()]);
+    pair.until("the last frame has come", || {
+        let header = part(1, frame, data.len());
+        is_out = is_out
+            || pair.a.send(1, &header, &[(&data[..]).into()], &mut done).unwrap() == Moved::Whole;
+        let target = Target::from(&mut into[..]);
+        if pair.b.receive(0, &wanted(1, next), &[target], &mut got).unwrap() == Moved::Whole {
+            assert!(into == data, "frame {next} is what was sent");
+            (next, got) = (next + 1, 0);
+        }
+        next == frame + 1
+    });
+}
+
+#[test]
+fn a_sealed_frame_that_is_said_to_be_out_arrives() {
+    let pair = Pair::new(&Options { encrypt: true, ..Options::default() });
+    let data = data(50_000);
+    let (frames, _) = pair.fill(&data);
+    pair.receive(frames, &data);
+}
+
+#[test]
+fn a_frame_that_was_given_up_is_not_taken_for_whole() {
+    let pair = Pair::new(&Options::default());
+    let data = data(1 << 20);
+    let (frames, done) = pair.fill(&data);
+    assert!(done > 0, "one is on its way");
+    pair.a.halt(GROUP, &[0, 1], Ending { by: 0, verdict: vec![1] });
+    pair.receive(frames, &data);
+    let (mut done, mut into) = (0, vec![0; data.len()]);
+    let target = Target::from(&mut into[..]);
+    pair.until("it is known that the group has ended", || {
+        let moved = pair.b.receive(0, &wanted(1, frames), &[target], &mut done).unwrap();
+        assert_ne!(moved, Moved::Whole, "the one that was given up");
+        pair.b.lock().has_ended(GROUP)
+    });
+}
+
+#[test]
+fn what_came_is_read_though_the_other_has_gone() {
+    let Pair { a, b } = Pair::new(&Options::default());
+    // As much as has room on this side.
+    let data = data(10_000);
+    for frame in 0..5 {
+        let sent = b.send(0, &part(1, frame, data.len()), &[(&data[..]).into()], &mut 0).unwrap();
+        assert_eq!(sent, Moved::Whole);
+    }
+    b.leave(GROUP, &[0, 1]);
+    drop(b);
+    for other in GROUP + 1..GROUP + 4 {
+        // What is said to somebody who is gone has the system cut the connection off.
+        thread::sleep(50 * SOON);
+        a.leave(other, &[0, 1]);
+    }
+    for frame in 0..5 {
+        a.glance();
+        let mut into = vec![0; data.len()];
+        let target = Target::from(&mut into[..]);
+        let moved = a.receive(1, &wanted(1, frame), &[target], &mut 0).unwrap();
+        assert!(moved == Moved::Whole && into == data, "frame {frame}");
+    }
+}
+
+#[test]
+fn messages_leave_room_for_calls() {
+    let pair = Pair::new(&Options::default());
+    let (message, mut done) = (data(32 << 20), 0);
+    let letter = Letter { bytes: message.len() as u64, tag: 1, kind: 0 };
+    let (mut sent, mut out, mut got, mut into) = (Moved::Nothing, 0, 0, [0; 8]);
+    let target = Target::from(&mut into[..]);
+    pair.until("the call's part has come", || {
+        let all = Source::from(&message[..]);
+        let letters = pair.a.send_letter(1, (GROUP, 1), letter, all, &mut done).unwrap();
+        if letters == Moved::Nothing && sent != Moved::Whole {
+            sent = pair.a.send(1, &part(0, 0, 8), &[(&[1; 8][..]).into()], &mut out).unwrap();
+        }
+        pair.b.make_way(GROUP, 1, &[(0, wanted(0, 0).label)]).unwrap();
+        pair.b.receive(0, &wanted(0, 0), &[target], &mut got).unwrap() == Moved::Whole
+    });
+    assert_eq!(into, [1; 8]);
+}
+
+#[test]
+fn a_group_that_has_ended_leaves_the_connection_to_others() {
+    let pair = Pair::new(&Options::default());
+    let (_, done) = pair.fill(&data(1 << 20));
+    assert!(done > 0, "a frame is on its way");
+    pair.b.halt(GROUP, &[0, 1], Ending { by: 1, verdict: vec![1] });
+    let other = Header { group: GROUP + 1, ..part(0, 0, 8) };
+    let wanted = Wanted { group: GROUP + 1, ..wanted(0, 0) };
+    let (mut sent, mut out, mut got, mut into) = (Moved::Nothing, 0, 0, [0; 8]);
+    let target = Target::from(&mut into[..]);
+    pair.until("another group's part has come", || {
+        if sent != Moved::Whole {
+            sent = pair.a.send(1, &other, &[(&[1; 8][..]).into()], &mut out).unwrap();
+        }
+        pair.b.make_way(GROUP + 1, 1, &[(0, wanted.label)]).unwrap();
+        pair.b.receive(0, &wanted, &[target], &mut got).unwrap() == Moved::Whole
+    });
+}
+
+/// The message is taken to where it belongs, then somebody waits for what is behind it, so that it is
+/// put away, then it is taken further.
+#[test]
+fn a_message_that_was_taken_in_part_can_be_kept_and_taken_further() {
+    for options in [Options::default(), Options { encrypt: true, ..Options::default() }] {
+        let pair = Pair::new(&options);
+        pair.b.enter(GROUP);
+        let (message, mut done, mut taken) = (data((1 << 20) + 3), 0, 0);
+        let letter = Letter { bytes: message.len() as u64, tag: 5, kind: 2 };
+        let mut into = vec![0; message.len()];
+        let target = Target::from(&mut into[..]);
+        let (mut is_out, mut turn) = (false, 0);
+        pair.until("all of the message has come", || {
+            if !is_out {
+                // A little at a time, so that pieces arrive in part.
+                let all = Source::from(&message[..]);
+                let moved = pair.a.send_letter(1, (GROUP, 1), letter, all, &mut done).unwrap();
+                is_out = moved == Moved::Whole;
+            }
+            turn += 1;
+            if turn % 3 == 0 {
+                pair.b.clear(0);
+            }
+            match pair.b.front_letter(GROUP, 0).unwrap() {
+                None => false,
+                Some(front) => {
+                    assert_eq!(front, letter);
+                    let moved = pair.b.take_letter(GROUP, 0, Some(target), &mut taken).unwrap();
+                    moved == Moved::Whole
+                }
+            }
+        });
+        assert!(into == message, "it is what was sent");
+    }
+}
+
+#[test]
+fn a_message_can_be_thrown_away_as_it_comes_and_the_next_one_taken() {
+    let pair = Pair::new(&Options::default());
+    pair.b.enter(GROUP);
+    let (message, mut taken) = (data(600_000), 0);
+    let mut into = vec![0; message.len()];
+    let target = Target::from(&mut into[..]);
+    for (number, keep) in [(1, None), (2, Some(target))] {
+        let letter = Letter { bytes: message.len() as u64, tag: number as u32, kind: 0 };
+        let (mut done, mut is_out) = (0, false);
+        pair.until("it has come", || {
+            if !is_out {
+                let all = Source::from(&message[..]);
+                let moved = pair.a.send_letter(1, (GROUP, number), letter, all, &mut done).unwrap();
+                is_out = moved == Moved::Whole;
+            }
+            let is_there = pair.b.front_letter(GROUP, 0).unwrap().is_some();
+            is_there && pair.b.take_letter(GROUP, 0, keep, &mut taken).unwrap() == Moved::Whole
+        });
+        taken = 0;
+    }
+    assert!(into == message, "the second one");
+}
+
+#[test]
+fn what_comes_during_a_glance_is_seen_at_the_next() {
+    let pair = Pair::new(&Options::default());
+    let (mut into, mut got) = ([0; 8], 0);
+    let target = Target::from(&mut into[..]);
+    let mut look = || pair.b.receive(0, &wanted(0, 0), &[target], &mut got).unwrap();
+    pair.b.glance();
+    assert_eq!(look(), Moved::Nothing);
+    pair.a.send(1, &part(0, 0, 8), &[(&[3; 8][..]).into()], &mut 0).unwrap();
+    thread::sleep(50 * SOON);
+    assert_eq!(look(), Moved::Nothing, "it was found empty");
+    pair.b.glance();
+    assert_eq!(look(), Moved::Whole);
+}
+
+const GROUP: u64 = 7;
+const EPOCH: u64 = 1;
+const DIGEST: u64 = 5;
+const SOON: Duration = Duration::from_millis(1);
+const LONG: Duration = Duration::from_secs(20);
