@@ -5,6 +5,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use consort_store::Secret;
 use consort_store::auth::Session;
@@ -32,6 +33,8 @@ pub(super) struct Door {
     chutes: BTreeMap<u32, Chute>,
     knocking: Vec<Knocking>,
     arriving: Vec<Arriving>,
+    /// Nobody is let in before.
+    shut_until: Option<Instant>,
 }
 
 impl Door {
@@ -42,7 +45,8 @@ impl Door {
             None => (None, BTreeMap::new()),
         };
         let (knocking, arriving) = Default::default();
-        Self { me, listener: Arc::new(listener), hatch, chutes, knocking, arriving }
+        let (listener, shut_until) = (Arc::new(listener), None);
+        Self { me, listener, hatch, chutes, knocking, arriving, shut_until }
     }
 
     /// Those who are introducing themselves.
@@ -73,18 +77,27 @@ impl Door {
     }
 
     fn has_room(&self) -> bool {
-        self.knocking.len() + self.arriving.len() < MOST
+        let is_shut = self.shut_until.is_some_and(|until| Instant::now() < until);
+        !is_shut && self.knocking.len() + self.arriving.len() < MOST
     }
 
     fn accept(&mut self) {
-        while self.has_room()
-            && let Ok((socket, peer)) = self.listener.accept()
-        {
-            match socket.set_nonblocking(true) {
-                Ok(()) => self.knocking.push(Knocking::new(Arc::new(socket), peer)),
-                Err(error) => turn_away(peer, &error.to_string()),
+        while self.has_room() {
+            match self.listener.accept() {
+                Ok((socket, peer)) => match socket.set_nonblocking(true) {
+                    Ok(()) => self.knocking.push(Knocking::new(Arc::new(socket), peer)),
+                    Err(error) => turn_away(peer, &error.to_string()),
+                },
+                Err(error) if is_of_the_moment(&error) => return,
+                Err(error) => self.shut(&error),
             }
         }
+    }
+
+    /// Lets nobody in for a while: there is no use in trying without pause.
+    fn shut(&mut self, why: &io::Error) {
+        tracing::warn!("nobody can connect to this rank for {PAUSE:?}: {why}");
+        self.shut_until = Some(Instant::now() + PAUSE);
     }
 
     fn greet(&mut self, socket: Arc<TcpStream>, peer: SocketAddr, secret: &Secret) {
@@ -119,9 +132,10 @@ impl Door {
             match hatch.take().map(|taken| taken.map(into_stream)) {
                 Ok(None) => return,
                 Ok(Some((socket, Ok(peer)))) => self.greet(Arc::new(socket), peer, secret),
-                Ok(Some((_, Err(error)))) | Err(error) => {
+                Ok(Some((_, Err(error)))) => {
                     tracing::warn!("lost somebody who came to the data port: {error}");
                 }
+                Err(error) => self.shut(&error),
             }
         }
     }
@@ -157,6 +171,14 @@ fn turn_away(peer: SocketAddr, reason: &str) {
     tracing::warn!("turned {peer} away from the data port: {reason}");
 }
 
+/// Nobody came, or whoever came has gone again.
+fn is_of_the_moment(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
+    matches!(error.kind(), WouldBlock | ConnectionAborted | Interrupted)
+}
+
+/// How long to wait for descriptors, or whatever else is missing to let somebody in.
+const PAUSE: Duration = Duration::from_secs(1);
 /// How many may be introducing themselves at once.
 const MOST: usize = 256;
 

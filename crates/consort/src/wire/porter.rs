@@ -47,8 +47,8 @@ fn stand_once(switch: &Switch, end: &Signal) -> bool {
         list.extend(hatch.iter().map(|hatch| PollFd::new(hatch, PollFlags::IN)));
     }
     list.extend(callers.iter().map(|caller| PollFd::new(caller, PollFlags::IN)));
-    // Those who take too long to introduce themselves are turned away.
-    let limit = if callers.is_empty() { IDLE } else { HURRY };
+    // Those who take too long to introduce themselves are turned away, and a shut door opens again.
+    let limit = if callers.is_empty() && ways_in.is_some() { IDLE } else { HURRY };
     let limit = Timespec { tv_sec: limit.as_secs() as _, tv_nsec: 0 };
     if let Err(error) = poll(&mut list, Some(&limit))
         && error != rustix::io::Errno::INTR

@@ -1,8 +1,6 @@
 //! Two ranks of a host behind one port, and who comes there.
 
 use std::io::{Read, Write};
-use std::time::{Duration, Instant};
-
 use consort_store::auth::{ClientHandshake, GREETING};
 
 use super::*;
@@ -218,3 +216,16 @@ fn copy(chute: &Chute) -> Chute {
 
 /// Nothing takes that long.
 const LIMIT: Duration = Duration::from_secs(20);
+
+#[test]
+fn a_door_at_which_nobody_can_be_let_in_is_shut_for_a_while() {
+    // It does not listen, so that the system refuses to accept anybody.
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    let mut door = Door::new(1, socket.into(), None);
+    let secret = Secret::generate().unwrap();
+    assert!(door.ways_in().is_some());
+    assert!(door.take_in(&secret).is_empty());
+    assert!(door.ways_in().is_none(), "whoever waits does not wait for it");
+    door.shut_until = Some(Instant::now());
+    assert!(door.ways_in().is_some(), "it opens again");
+}
