@@ -13,6 +13,8 @@ mod simulate;
 mod table;
 mod units;
 
+use std::fmt;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Subcommand;
@@ -51,6 +53,17 @@ pub(crate) fn main(args: &Args) -> ExitCode {
             eprintln!("consort: {message}");
             ExitCode::from(code)
         }
+    }
+}
+
+/// Prints. Who does not read on has seen enough.
+fn say(text: fmt::Arguments<'_>) -> Result<(), Failure> {
+    let mut screen = io::stdout().lock();
+    match screen.write_fmt(text).and_then(|()| screen.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::failed(format!("cannot print: {error}")))
+        }
+        _ => Ok(()),
     }
 }
 

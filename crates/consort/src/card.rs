@@ -42,7 +42,7 @@ pub(crate) fn differences_between<'a>(
         if holders.len() > 1 {
             let parts: Vec<String> = holders
                 .iter()
-                .map(|(value, ranks)| format!("{value} on {}", list_ranks(ranks)))
+                .map(|(value, ranks)| format!("{value:?} on {}", list_ranks(ranks)))
                 .collect();
             writeln!(text, "  {name}: {}", parts.join(", ")).expect("text can be extended");
         }

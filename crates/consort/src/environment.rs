@@ -23,14 +23,17 @@ pub(crate) struct Said {
     pub(crate) timeout: Option<std::time::Duration>,
     pub(crate) liveness: Option<std::time::Duration>,
     pub(crate) interface: Option<String>,
+    /// Where the launcher says that the first rank is.
+    pub(crate) leader: Option<(String, u16)>,
     pub(crate) wishes: Wishes,
 }
 
 impl Variables {
-    /// Those of this process. A value that is not text counts as not set.
+    /// Those of this process. What is not text in a value is replaced by a sign that is in none that
+    /// is right.
     pub(crate) fn of_this_process() -> Self {
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
+            Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
         };
         Self::of(std::env::vars_os().filter_map(text))
     }
@@ -56,6 +59,7 @@ impl Variables {
             timeout: self.duration("CONSORT_TIMEOUT", &mut wrong),
             liveness: self.duration("CONSORT_LIVENESS", &mut wrong),
             interface: self.text("CONSORT_INTERFACE"),
+            leader: self.text("MASTER_ADDR").zip(self.number("MASTER_PORT", &mut Vec::new())),
             wishes: self.wishes(&mut wrong),
         };
         if wrong.is_empty() { Ok(said) } else { Err(wrong) }
@@ -179,7 +183,7 @@ impl Variables {
 
     fn duration(&self, name: &str, wrong: &mut Vec<String>) -> Option<std::time::Duration> {
         let text = self.0.get(name)?;
-        match crate::duration::parse(text) {
+        match positive(text) {
             Ok(duration) => Some(duration),
             Err(reason) => {
                 wrong.push(format!("{name}={text}: {reason}"));
@@ -203,8 +207,16 @@ impl Variables {
 /// ```
 pub fn check_variable(name: &str, value: &str) -> Result<(), String> {
     match name {
-        "CONSORT_TIMEOUT" | "CONSORT_LIVENESS" => crate::duration::parse(value).map(drop),
+        "CONSORT_TIMEOUT" | "CONSORT_LIVENESS" => positive(value).map(drop),
         _ => Wishes::default().take(name, value),
+    }
+}
+
+/// A length of time that is not nothing.
+fn positive(text: &str) -> Result<std::time::Duration, String> {
+    match crate::duration::parse(text)? {
+        std::time::Duration::ZERO => Err("give a time above 0".to_owned()),
+        time => Ok(time),
     }
 }
 

@@ -34,7 +34,7 @@ use crate::wire::{self, Site};
 pub(crate) fn hold(invitation: &Invitation) -> Result<Group> {
     let until = Deadline::after(invitation.timeout);
     let Venue { store, remote, peer } = open(invitation, until)?;
-    let choice = choose(peer, invitation.interface.as_deref())?;
+    let choice = choose(peer.or_else(|| leader(invitation)), invitation.interface.as_deref())?;
     let Choice { interface, address, reason, .. } = &choice;
     tracing::info!(rank = invitation.rank, "using {interface} ({address}): {reason}");
 
@@ -58,6 +58,7 @@ pub(crate) fn hold(invitation: &Invitation) -> Result<Group> {
         (0..).zip(cards).map(|(rank, card)| member(rank, card)).collect();
     set_apart(&meeting, invitation.rank, &mut members, until)?;
     let wired = needs_wire(invitation, &members)?;
+    must_be_reachable(invitation, &members)?;
     let Settled { neighbourhood, places, hatches } =
         Neighbourhood::settle(&meeting, invitation.rank, &members, wired, until)?;
     let wire = match wired {
@@ -98,13 +99,44 @@ fn needs_wire(invitation: &Invitation, members: &[Member]) -> Result<bool> {
     }
 }
 
+/// Somebody whom the others can reach, if the meeting place does not say.
+fn leader(invitation: &Invitation) -> Option<SocketAddr> {
+    match (&invitation.place, &invitation.leader) {
+        (Some(Place::File(_)), Some((host, port))) => {
+            (host.as_str(), *port).to_socket_addrs().ok()?.next()
+        }
+        _ => None,
+    }
+}
+
+/// A meeting in a file tells nothing of networks.
+///
+/// # Errors
+/// When this rank could be reached on its own host only, and others are elsewhere.
+fn must_be_reachable(invitation: &Invitation, members: &[Member]) -> Result<()> {
+    let Member { rank, host, address, .. } = &members[invitation.rank as usize];
+    let is_file = matches!(invitation.place, Some(Place::File(_)));
+    let stranger = members.iter().find(|member| member.host != *host);
+    match stranger {
+        Some(other) if is_file && address.is_loopback() && invitation.interface.is_none() => {
+            Err(Error::Argument(format!(
+                "rank {} on {} cannot reach rank {rank} on {host} at {address}, and the meeting in a \
+                 file does not say where hosts are: set CONSORT_INTERFACE to the interface that \
+                 leads to the others",
+                other.rank, other.host
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Where this rank listens.
 fn site<'a>(invitation: &'a Invitation, members: &[Member], peer: Option<SocketAddr>) -> Site<'a> {
     let Invitation { rank: me, epoch, options, .. } = invitation;
     let Member { address, .. } = members[*me as usize];
     // Where the store is it has the port.
     let known = peer.filter(|peer| peer.ip() != address && !peer.ip().is_loopback());
-    let port = options.port.or(known.map(|peer| peer.port()));
+    let port = known.map(|peer| peer.port());
     let mut first_on = HashMap::new();
     let firsts = members.iter().map(|it| *first_on.entry(&it.host).or_insert(it.rank.get()));
     let (firsts, liveness) = (firsts.collect(), invitation.liveness);

@@ -77,7 +77,8 @@ pub(crate) struct Options {
     /// How many TCP connections a pair of ranks has, up to [`MOST_STREAMS`](Self::MOST_STREAMS);
     /// `None` if that is found by measuring.
     pub(crate) streams: Option<NonZeroU8>,
-    /// The port that this host listens on for data; `None` for one that the system chooses.
+    /// The port that this host listens on for data, 0 for one that the system chooses; `None` for the
+    /// store's number where that is elsewhere.
     pub(crate) port: Option<u16>,
 }
 

@@ -228,6 +228,8 @@ What the columns mean (all times in microseconds):
             link between two ranks carries, both ways at once, over 1 or over 4
             streams (x1, x4), whichever is faster
   of raw    our bus bandwidth by that of raw
+  flat      with --hosts, where ranks share hosts: ours with TCP between all of
+            them; ratio is then flat's p50 by that of ours
 
 What --transport tcp holds everyone to, all on the loopback interface:
   consort   Transport::Tcp, as CONSORT_TRANSPORT=tcp does

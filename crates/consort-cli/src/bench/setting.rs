@@ -49,10 +49,11 @@ impl Setting {
         self.transport == Transport::Tcp && self.hosts == 1 && self.ranks > 1
     }
 
-    /// Whether some ranks share a host and others do not, and may make something of that. Then ours
-    /// are measured with TCP everywhere as well.
+    /// Whether some ranks share a host and others do not, and may make something of that, which they
+    /// do if there are equally many on each. Then ours are measured with TCP everywhere as well.
     pub(crate) fn is_mixed(&self) -> bool {
-        self.transport == Transport::Auto && self.hosts > 1 && self.ranks > self.hosts
+        let is_even = self.ranks.is_multiple_of(self.hosts);
+        self.transport == Transport::Auto && self.hosts > 1 && self.ranks > self.hosts && is_even
     }
 
     /// Puts into a process's environment what concerns it.
@@ -88,6 +89,7 @@ mod tests {
         assert_eq!(word(Transport::Shm, 2, 1), "shm");
         assert_eq!(word(Transport::Auto, 2, 2), "tcp");
         assert_eq!(word(Transport::Auto, 4, 2), "mixed");
+        assert_eq!(word(Transport::Auto, 5, 2), "tcp");
         assert_eq!(word(Transport::Tcp, 2, 1), "tcp");
         assert_eq!(word(Transport::Tcp, 4, 2), "tcp");
     }

@@ -11,6 +11,18 @@ pub(super) fn parse_algorithm(name: &str) -> Result<&'static str, String> {
     known.ok_or_else(|| format!("choose {}", algo::NAMES.join(", ")))
 }
 
+/// The name of an algorithm, or none where one is to be chosen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish(pub(super) Option<&'static str>);
+
+/// Reads what `CONSORT_ALGORITHM` may say.
+pub(super) fn parse_wish(name: &str) -> Result<Wish, String> {
+    match name {
+        "" | "auto" => Ok(Wish(None)),
+        _ => parse_algorithm(name).map(|name| Wish(Some(name))),
+    }
+}
+
 /// So many ranks on so many hosts, or each on a host of its own.
 pub(super) fn layout(ranks: u32, hosts: Option<u32>) -> Result<Layout, Failure> {
     let hosts = hosts.unwrap_or(ranks);

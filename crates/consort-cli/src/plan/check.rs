@@ -7,8 +7,8 @@ use std::thread;
 use consort_plan::check::{self, Fault, Order, Report};
 use consort_plan::{Collective, Layout, algo};
 
-use super::Failure;
 use super::case;
+use super::{Failure, say};
 
 /// Prove that schedules are right: all ranks run together, on symbols instead of numbers.
 ///
@@ -56,15 +56,14 @@ pub(super) fn main(args: &Args) -> Result<(), Failure> {
     let reports = prove(cases, args.ranks.is_none())
         .map_err(|fault| Failure::failed(format!("wrong: {fault}")))?;
     for (case, report) in reports.iter().filter(|_| args.ranks.is_some()) {
-        println!("{}", describe(case, report));
+        say(format_args!("{}\n", describe(case, report)))?;
     }
     let (first, last) = (worlds[0], worlds[worlds.len() - 1]);
     let ranks = if first == last { first.to_string() } else { format!("{first} to {last}") };
     match count {
-        1 => println!("one schedule between {ranks} ranks is right"),
-        _ => println!("{count} schedules between {ranks} ranks are right"),
+        1 => say(format_args!("one schedule between {ranks} ranks is right\n")),
+        _ => say(format_args!("{count} schedules between {ranks} ranks are right\n")),
     }
-    Ok(())
 }
 
 /// Something to prove.

@@ -5,7 +5,7 @@ use consort_plan::choose;
 use consort_plan::cost::{self, Network};
 
 use super::units::write_time;
-use super::{Failure, case};
+use super::{Failure, case, say};
 use crate::bench::bytes;
 
 /// Say which algorithm would be used, why, and what the others would take.
@@ -41,25 +41,33 @@ pub(super) struct Args {
 
     /// Use this algorithm whatever the table says.
     #[arg(short, long, value_name = "NAME", env = "CONSORT_ALGORITHM",
-          value_parser = case::parse_algorithm)]
-    algorithm: Option<&'static str>,
+          value_parser = case::parse_wish)]
+    algorithm: Option<case::Wish>,
 }
 
 pub(super) fn main(args: &Args) -> Result<(), Failure> {
     let layout = case::layout(args.ranks, args.hosts)?;
     let op = args.op;
     let choice = choose::choose(op, args.bytes as u64, &layout);
-    let used = args.algorithm.unwrap_or(choice.algorithm);
+    let wish = args.algorithm.and_then(|case::Wish(name)| name);
+    let used = wish.unwrap_or(choice.algorithm);
     case::algorithm(used, op, &layout)?;
     let (world, hosts) = (layout.world(), layout.count());
     let size = bytes::write(args.bytes);
-    println!("{} of {size} between {world} ranks on {hosts} hosts: {used}", op.name());
+    say(format_args!("{} of {size} between {world} ranks on {hosts} hosts: {used}\n", op.name()))?;
     if used == choice.algorithm {
-        println!("  {}", choice.reason);
+        say(format_args!("  {}\n", choice.reason))?;
     } else {
-        println!("  because it was asked for; otherwise {}: {}", choice.algorithm, choice.reason);
+        say(format_args!(
+            "  because it was asked for; otherwise {}: {}\n",
+            choice.algorithm, choice.reason
+        ))?;
     }
-    println!("\npredicted by the model:");
+    if layout.world() <= 32 && !matches!(op, Collective::Broadcast { .. } | Collective::Barrier) {
+        let few = "groups of up to 32 ranks have recipes of their own unless one is named";
+        say(format_args!("  {few}: docs/algorithms.md\n"))?;
+    }
+    say(format_args!("\npredicted by the model:\n"))?;
     let question = cost::Case::new(op, args.bytes as u64, layout.clone(), args.network);
     let mut times = Vec::new();
     for name in case::supporting(op, &layout) {
@@ -75,7 +83,7 @@ pub(super) fn main(args: &Args) -> Result<(), Failure> {
         } else {
             "too many messages to simulate".to_owned()
         };
-        println!("{mark} {name:<14}{time:>12}");
+        say(format_args!("{mark} {name:<14}{time:>12}\n"))?;
     }
     Ok(())
 }

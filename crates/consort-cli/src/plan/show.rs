@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use consort_plan::{Collective, Program, choose, draw};
 
-use super::Failure;
 use super::case;
+use super::{Failure, say};
 
 /// Show what every rank sends, receives and copies, round by round.
 ///
@@ -61,9 +61,8 @@ pub(super) fn main(args: &Args) -> Result<(), Failure> {
                 ranks - 1
             )));
         }
-        println!("{op} by {name}, rank {rank} of {ranks}\n");
-        print!("{}", draw::steps(&algorithm.program(op, ranks, rank)));
-        return Ok(());
+        let steps = draw::steps(&algorithm.program(op, ranks, rank));
+        return say(format_args!("{op} by {name}, rank {rank} of {ranks}\n\n{steps}"));
     }
     let most = if args.svg.is_some() { MOST_DRAWN } else { MOST_SHOWN };
     if ranks > most {
@@ -77,10 +76,7 @@ pub(super) fn main(args: &Args) -> Result<(), Failure> {
     match &args.svg {
         Some(path) => fs::write(path, draw::svg(&title, &programs))
             .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display()))),
-        None => {
-            print!("{title}\n\n{}", draw::text(&programs));
-            Ok(())
-        }
+        None => say(format_args!("{title}\n\n{}", draw::text(&programs))),
     }
 }
 

@@ -11,7 +11,7 @@ use super::plot::{self, Chart};
 use super::record::{Outcome, Record};
 use super::table::{self, Along};
 use super::units::{parse_bandwidth, parse_time};
-use super::{Failure, case};
+use super::{Failure, case, say};
 use crate::bench::bytes;
 
 /// Predict what every algorithm would take, for any number of ranks, on a model of the network.
@@ -122,9 +122,9 @@ pub(super) fn main(args: &Args) -> Result<(), Failure> {
     for (_, rows) in &groups {
         if args.json {
             let lines = rows.iter().flatten().filter_map(Record::json);
-            lines.for_each(|line| println!("{line}"));
+            lines.into_iter().try_for_each(|line| say(format_args!("{line}\n")))?;
         } else {
-            print!("{}", tell(along, &names, rows));
+            say(format_args!("{}", tell(along, &names, rows)))?;
         }
     }
     match &args.svg {
@@ -142,7 +142,15 @@ pub(super) fn main(args: &Args) -> Result<(), Failure> {
 
 impl Args {
     fn layout(&self, ranks: u32) -> Result<Layout, Failure> {
-        let hosts = self.per_host.map(|each| ranks.div_ceil(each)).or(self.hosts);
+        if let Some(each) =
+            self.per_host.filter(|each| ranks > *each && !ranks.is_multiple_of(*each))
+        {
+            return Err(Failure::usage(format!(
+                "{ranks} ranks do not fill hosts of {each}: give --hosts, or a --per-host that divides \
+                 {ranks}"
+            )));
+        }
+        let hosts = self.per_host.map(|each| (ranks / each).max(1)).or(self.hosts);
         let layout = case::layout(ranks, hosts)?;
         if let Some(slow) = self.slow_link
             && slow.one.max(slow.other) >= layout.count()

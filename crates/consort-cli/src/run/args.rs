@@ -146,9 +146,8 @@ Examples:
       consort run --nnodes 2 -n 8 --rdzv tcp://host0:29400 --secret-file job.secret -- ./train
   Between two and four hosts, as they come and go:
       consort run --nnodes 2:4 -n 8 --rdzv tcp://host0:29400 --secret-file job.secret -- ./train
-  The same with encrypted data, and one port open for it:
-      consort run --nnodes 2 -n 8 --rdzv tcp://host0:29400 --secret-file job.secret \
-          --encrypt --data-port 29401 -- ./train
+  Two hosts with encrypted data, and port 29401 open for it:
+      consort run --nnodes 2 -n 8 --rdzv tcp://host0:29400 --secret-file job.secret --encrypt --data-port 29401 -- ./train
 
 Exit code: 0 when all ranks ended well; the failed rank's code, or 128 + the signal that killed it;
 130 after an interrupt; 2 for wrong usage.";

@@ -22,6 +22,8 @@ pub(crate) struct Invitation {
     pub(crate) timeout: Duration,
     pub(crate) liveness: Duration,
     pub(crate) interface: Option<String>,
+    /// Somebody whom the others of a job can reach, if the launcher names one.
+    pub(crate) leader: Option<(String, u16)>,
     pub(crate) options: Options,
 }
 
@@ -47,6 +49,7 @@ impl Builder {
             timeout: self.timeout.or(environment.timeout).unwrap_or(DEFAULT_TIMEOUT),
             liveness: self.liveness.or(environment.liveness).unwrap_or(DEFAULT_LIVENESS),
             interface: self.interface.or(environment.interface),
+            leader: environment.leader,
             options: self.wishes.or(environment.wishes).settle(),
         })
     }

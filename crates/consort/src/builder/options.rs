@@ -72,7 +72,8 @@ impl Builder {
 
     /// The algorithm of every collective between hosts that it can carry out, by its name in
     /// `consort plan`; with `auto`, as if it is not said, one is chosen for each call. No such name
-    /// is an error of [`init`](Self::init).
+    /// is an error of [`init`](Self::init). Averages, sums with a factor, and sums of 8 and 16 bit
+    /// floats are combined all at once, whatever is named.
     ///
     /// ```
     /// use consort::Builder;
@@ -90,7 +91,8 @@ impl Builder {
     }
 
     /// How many TCP connections two ranks have between them, from 1 to 8; with 0, as if it is not
-    /// said, the number is found by measuring. More are an error of [`init`](Self::init).
+    /// said, the number is found by measuring. More are an error of [`init`](Self::init). If both
+    /// connect to each other in the same moment, there is one more.
     ///
     /// ```
     /// use consort::Builder;
@@ -106,8 +108,10 @@ impl Builder {
         self
     }
 
-    /// The port that this host listens on for data, for a firewall that lets one through; with 0, as
-    /// if it is not said, the system chooses. It may differ from host to host.
+    /// The port that this host listens on for data, for a firewall that lets one through; with 0 the
+    /// system chooses. If it is not said, it is the number of the store's port, except on the store's
+    /// own host, where the system chooses. It may differ from host to host. One that cannot be had is
+    /// an error of [`init`](Self::init).
     ///
     /// ```
     /// let group = consort::Builder::new().rank(0).world(1).data_port(29_600).init()?;

@@ -6,7 +6,7 @@ use consort_plan::algo;
 
 use super::{Options, Transport};
 
-/// What was said; `None` where nothing was. `0` and `auto` ask for the default.
+/// What was said; `None` where nothing was. `0` and `auto` ask for the default, but for the port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wishes {
     pub(crate) transport: Option<Transport>,
@@ -81,7 +81,7 @@ impl Wishes {
             verify_every: self.verify_every.and_then(NonZeroU32::new),
             algorithm: self.algorithm.filter(|name| name != AUTO),
             streams: self.streams.and_then(NonZeroU8::new),
-            port: self.port.filter(|port| *port != 0),
+            port: self.port,
         }
     }
 }

@@ -11,7 +11,7 @@ use consort_sys::socket;
 use serde::{Deserialize, Serialize};
 
 use super::door::Door;
-use super::peer::Peer;
+use super::peer::{Peer, Role};
 use super::porter::Porter;
 use super::signal::Signal;
 use super::tuning::Tuning;
@@ -42,7 +42,7 @@ pub(crate) struct Site<'a> {
     pub(crate) epoch: u64,
     /// Under which address this host is reached.
     pub(crate) address: IpAddr,
-    /// A port that firewalls let through, if this host may have it.
+    /// The store's port, which firewalls let through, if this host may have it.
     pub(crate) port: Option<u16>,
     pub(crate) cores: usize,
     pub(crate) liveness: Duration,
@@ -82,9 +82,9 @@ pub(crate) fn meet(
     let is_known = |rank: u32| entrance(rank).is_known;
     let is_crowded = site.is_crowded(entrance(site.me));
     let peer = |rank: u32| {
-        let dials = dials((site.me, is_known(site.me)), (rank, is_known(rank)));
+        let role = role((site.me, is_known(site.me)), (rank, is_known(rank)));
         let is_here = site.firsts[rank as usize] == site.firsts[site.me as usize];
-        Peer::new(site.me, rank, entrance(rank).address, dials, is_here && !is_crowded)
+        Peer::new(site.me, rank, entrance(rank).address, role, is_here && !is_crowded)
     };
     let peers = (0..site.firsts.len() as u32).map(peer).collect();
     let door = Door::new(site.me, listener, hatches);
@@ -163,13 +163,14 @@ fn hear(site: &Site<'_>, meeting: &dyn Store, until: Deadline) -> Result<BTreeMa
     Ok(entrances)
 }
 
-/// Whether a rank is the one to open connections between itself and another: to a port that is known to
-/// be open if there is only one, otherwise the lower rank does.
-fn dials((me, is_known): (u32, bool), (other, other_is_known): (u32, bool)) -> bool {
+/// What a rank does about connections between itself and another: they go to a port that is known to be
+/// open if there is only one, otherwise the lower rank opens them.
+fn role((me, is_known): (u32, bool), (other, other_is_known): (u32, bool)) -> Role {
     match (is_known, other_is_known) {
-        (false, true) => true,
-        (true, false) => false,
-        _ => me < other,
+        (false, true) => Role::Dials,
+        (true, false) => Role::Waits,
+        _ if me < other => Role::Dials,
+        _ => Role::LetsDial,
     }
 }
 
@@ -185,13 +186,20 @@ fn listen(site: &Site<'_>) -> Result<(TcpListener, bool)> {
         }
         Ok(listener)
     };
-    if let Some(port) = site.port {
-        match bind(port) {
+    let taken = |port, error: io::Error| {
+        Error::Port(io::Error::new(error.kind(), format!("{port} cannot be had: {error}")))
+    };
+    match (site.options.port, site.port) {
+        (Some(0), _) | (None, None) => {}
+        (Some(port), _) => {
+            return bind(port).map(|it| (it, true)).map_err(|error| taken(port, error));
+        }
+        (None, Some(port)) => match bind(port) {
             Ok(listener) => return Ok((listener, true)),
             Err(error) => {
-                tracing::warn!("port {port} cannot be had for data ({error}): any is taken")
+                tracing::warn!("port {port} cannot be had for data ({error}): any is taken");
             }
-        }
+        },
     }
     bind(0).map(|listener| (listener, false)).map_err(Error::Port)
 }

@@ -19,8 +19,7 @@ use super::stream::Stream;
 pub(super) struct Peer {
     caller: Caller,
     endpoint: SocketAddr,
-    /// Whether this process is the one to open connections.
-    dials: bool,
+    role: Role,
     /// Whether it is on this host, and everyone has a core.
     is_near: bool,
     /// Since when there should be one.
@@ -43,6 +42,17 @@ pub(super) struct Peer {
     left: BTreeMap<u64, u64>,
 }
 
+/// What this process does about connections to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// It opens them.
+    Dials,
+    /// It opens the first one if the other does not.
+    LetsDial,
+    /// It opens none: there may be no way to the other's port.
+    Waits,
+}
+
 /// How many bytes of a group went to it and came from it. Between two processes no more of a group's
 /// bytes are on their way, or kept, than the other has said it has used up, and [`WINDOW`].
 #[derive(Debug, Default)]
@@ -56,17 +66,11 @@ struct Flow {
 }
 
 impl Peer {
-    pub(super) fn new(
-        me: u32,
-        rank: u32,
-        endpoint: SocketAddr,
-        dials: bool,
-        is_near: bool,
-    ) -> Self {
+    pub(super) fn new(me: u32, rank: u32, endpoint: SocketAddr, role: Role, is_near: bool) -> Self {
         Self {
             caller: Caller { from: me, to: rank, stream: 0 },
             endpoint,
-            dials,
+            role,
             is_near,
             needed: None,
             streams: Vec::new(),
@@ -141,7 +145,12 @@ impl Peer {
             let needed = self.needed.get_or_insert_with(Instant::now);
             self.streams.is_empty() && needed.elapsed() > COURTESY
         };
-        if !self.dials && self.dialling.is_none() && !is_overdue() {
+        let may_begin = match self.role {
+            Role::Dials => true,
+            Role::LetsDial => is_overdue(),
+            Role::Waits => false,
+        };
+        if !may_begin && self.dialling.is_none() {
             return None;
         }
         if self.dialling.is_none() && self.streams.len() < wanted && self.may_dial() {

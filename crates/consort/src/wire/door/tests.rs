@@ -1,7 +1,7 @@
 //! Two ranks of a host behind one port, and who comes there.
 
-use std::io::{Read, Write};
 use consort_store::auth::{ClientHandshake, GREETING};
+use std::io::{Read, Write};
 
 use super::*;
 use crate::wire::caller::Dialling;
