@@ -121,7 +121,10 @@ pub fn silence(socket: impl AsFd) -> io::Result<Silence> {
     // SAFETY: it is made of numbers, for all of which zeroes are good.
     let info = unsafe { info.assume_init() };
     let since = Duration::from_millis(info.tcpi_last_ack_recv.into());
-    Ok(Silence { since, is_owed: info.tcpi_unacked > 0 })
+    // With the interface down nothing leaves at all; but then the system probes, again and again. One
+    // probe may be on its way to a process that reads nothing.
+    let is_owed = info.tcpi_unacked > 0 || info.tcpi_probes > 1;
+    Ok(Silence { since, is_owed })
 }
 
 /// Parts as the system wants them.

@@ -35,7 +35,7 @@ impl Patience {
         }
     }
 
-    /// The same for looks that ask the system: each takes as long as a dozen others, and with a core
+    /// The same for looks that ask the system: each takes as long as several others, and with a core
     /// that somebody else wants the first is one too many.
     #[must_use]
     pub fn asking(self) -> Self {

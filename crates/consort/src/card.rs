@@ -18,6 +18,8 @@ pub(crate) struct Card {
     pub(crate) address: IpAddr,
     /// Its process there.
     pub(crate) process: u32,
+    /// The processors that it may run on, and how many of them at a time.
+    pub(crate) processors: (Vec<u32>, usize),
 }
 
 /// Says which ranks differ in what, or `None` if they agree.
@@ -42,7 +44,7 @@ pub(crate) fn differences_between<'a>(
         if holders.len() > 1 {
             let parts: Vec<String> = holders
                 .iter()
-                .map(|(value, ranks)| format!("{value:?} on {}", list_ranks(ranks)))
+                .map(|(value, ranks)| format!("{value} on {}", list_ranks(ranks)))
                 .collect();
             writeln!(text, "  {name}: {}", parts.join(", ")).expect("text can be extended");
         }
@@ -78,7 +80,8 @@ mod tests {
     fn card(same: &[(&str, &str)]) -> Card {
         let same = same.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         let host = HostId::here().unwrap();
-        Card { same, host, address: [127, 0, 0, 1].into(), process: 1 }
+        let processors = (vec![0], 1);
+        Card { same, host, address: [127, 0, 0, 1].into(), process: 1, processors }
     }
 
     #[test]

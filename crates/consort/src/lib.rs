@@ -126,7 +126,7 @@ pub use work::{Begun, Completion, Failed, Work};
 /// | `CONSORT_VERIFY` | every how many calls ranks compare their results | `0`: never |
 /// | `CONSORT_ALGORITHM` | the algorithm to use between hosts, by its name in `consort plan` | `auto`: chosen for each call |
 /// | `CONSORT_STREAMS` | how many TCP connections two ranks have, up to 8 | `0`: found by measuring |
-/// | `CONSORT_PORT` | the port that this host listens on for data | `0`: the system chooses |
+/// | `CONSORT_PORT` | the port that this host listens on for data; `0`: the system chooses | the store's number, except on the store's host |
 /// | `CONSORT_LOG` | what the `consort` program logs | `warn` |
 ///
 /// A process comes to each round of a job once, and keeps its [`Group`], of which clones are the same:

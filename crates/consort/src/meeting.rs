@@ -54,6 +54,7 @@ pub(crate) fn hold(invitation: &Invitation) -> Result<Group> {
         Own::new(Exit { hasty, world: i64::from(invitation.world), server })
     });
     let cards = exchange(invitation, &meeting, choice.address, until)?;
+    let cores = cores(&cards, invitation.rank);
     let mut members: Vec<Member> =
         (0..).zip(cards).map(|(rank, card)| member(rank, card)).collect();
     set_apart(&meeting, invitation.rank, &mut members, until)?;
@@ -63,7 +64,7 @@ pub(crate) fn hold(invitation: &Invitation) -> Result<Group> {
         Neighbourhood::settle(&meeting, invitation.rank, &members, wired, until)?;
     let wire = match wired {
         true => {
-            let site = site(invitation, &members, peer);
+            let site = site(invitation, &members, peer, cores);
             Some(Web { wire: wire::meet(&site, hatches, &meeting, until)?, store: hasty })
         }
         false => None,
@@ -131,7 +132,12 @@ fn must_be_reachable(invitation: &Invitation, members: &[Member]) -> Result<()> 
 }
 
 /// Where this rank listens.
-fn site<'a>(invitation: &'a Invitation, members: &[Member], peer: Option<SocketAddr>) -> Site<'a> {
+fn site<'a>(
+    invitation: &'a Invitation,
+    members: &[Member],
+    peer: Option<SocketAddr>,
+    cores: usize,
+) -> Site<'a> {
     let Invitation { rank: me, epoch, options, .. } = invitation;
     let Member { address, .. } = members[*me as usize];
     // Where the store is it has the port.
@@ -140,7 +146,6 @@ fn site<'a>(invitation: &'a Invitation, members: &[Member], peer: Option<SocketA
     let mut first_on = HashMap::new();
     let firsts = members.iter().map(|it| *first_on.entry(&it.host).or_insert(it.rank.get()));
     let (firsts, liveness) = (firsts.collect(), invitation.liveness);
-    let cores = Topology::here().effective_cores();
     Site { me: *me, firsts, epoch: *epoch, address, port, cores, liveness, options }
 }
 
@@ -240,6 +245,7 @@ fn exchange(
         host: HostId::here().map_err(Error::Host)?,
         address,
         process: std::process::id(),
+        processors: processors(),
     };
     verdict::show(meeting, rank, &mine)?;
     let verdict = match rank {
@@ -311,6 +317,21 @@ fn must_be_the_same(invitation: &Invitation) -> BTreeMap<String, String> {
 
 fn member(rank: u32, Card { host, address, process, .. }: Card) -> Member {
     Member { rank: Rank(rank), host, address, process }
+}
+
+/// The processors that this one may run on, and how many of them at a time.
+fn processors() -> (Vec<u32>, usize) {
+    let Topology { allowed, quota, .. } = Topology::here();
+    (allowed.iter().collect(), quota.map_or(usize::MAX, |quota| quota.whole_cores()))
+}
+
+/// How many cores the ranks of a rank's host have together. All of them know the same cards.
+fn cores(cards: &[Card], rank: u32) -> usize {
+    let host = &cards[rank as usize].host;
+    let here = || cards.iter().filter(|card| card.host == *host).map(|card| &card.processors);
+    let together: HashSet<u32> = here().flat_map(|(allowed, _)| allowed).copied().collect();
+    let at_a_time = here().map(|(_, at_a_time)| *at_a_time).min().unwrap_or(1);
+    together.len().min(at_a_time).max(1)
 }
 
 /// What this build can do that another might not.

@@ -129,7 +129,8 @@ mod tests {
 
     fn card(world: &str) -> Card {
         let same = [("world".to_owned(), world.to_owned())].into();
-        Card { same, host: HostId::here().unwrap(), address: [127, 0, 0, 1].into(), process: 1 }
+        let (host, processors) = (HostId::here().unwrap(), (vec![0], 1));
+        Card { same, host, address: [127, 0, 0, 1].into(), process: 1, processors }
     }
 
     fn judged(world: u32, shown: &[(u32, &str)], limit: Duration) -> Verdict {
@@ -186,6 +187,7 @@ mod tests {
             host: HostId::here().unwrap(),
             address,
             process,
+            processors: (vec![0, 3], 2),
         })
     }
 

@@ -41,6 +41,7 @@ mod tuning;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use consort_store::Secret;
@@ -206,6 +207,7 @@ impl Switch {
             let Some(header) = self.front(&mut hub, from, at, wanted.group)? else { continue };
             wanted.compare(from, &header)?;
             if header.number != wanted.number || header.label != wanted.label {
+                self.tell_news(&mut hub, from, at);
                 continue;
             }
             if header.bytes as usize != expected {
@@ -221,13 +223,12 @@ impl Switch {
             }
             return match stream.take(parts, done) {
                 Ok(moved) => {
-                    let has_read_ahead = stream.has_read_ahead();
                     if moved == Moved::Whole {
+                        let concerns_others = stream.concerns_others();
                         hub.peers[from as usize].use_up(&header);
-                    }
-                    if has_read_ahead {
-                        // Others may wait for it.
-                        self.ring_if_dozing(&hub);
+                        if concerns_others {
+                            self.ring_if_dozing(&hub);
+                        }
                     }
                     Ok(moved)
                 }
@@ -280,6 +281,7 @@ impl Switch {
         let station = hub.stations.entry(group).or_default();
         station.awaited.clear();
         station.awaited.extend(asked.iter().map(|(from, _)| from));
+        station.awaits_on = Some(thread::current().id());
         Ok(moved)
     }
 

@@ -101,7 +101,11 @@ impl Choices {
         let most = match op {
             Collective::AllReduce => (1 << 20) / world,
             Collective::AllToAll => (world * (16 << 10)).min(128 << 10),
-            _ => (world * world * (1 << 10)).min(64 << 10),
+            Collective::AllGather | Collective::ReduceScatter => {
+                (world * world * (1 << 10)).min(64 << 10)
+            }
+            Collective::Barrier => 0,
+            _ => return false,
         };
         self.is_crowded && bytes <= most && self.named(op).is_none()
     }

@@ -14,7 +14,8 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    /// So that messages are not too long, and what is under way at once stays in the caches.
+    /// So that messages are not too long, and what is under way at once stays in the caches; but for
+    /// calls that are too small to be worth it.
     pub(super) fn new(recipe: Recipe, buffers: &Buffers<'_>, world: usize) -> Self {
         let sizes = || (0..world).map(|number| buffers.size(number));
         let largest = || sizes().max().unwrap_or(0);

@@ -103,7 +103,8 @@ impl Job {
             }
         };
         let road = self.audited(road);
-        Ok(Arc::new(Host::new(name, road, post, self.patience(), self.clone())))
+        let patience = self.patience().asking();
+        Ok(Arc::new(Host::new(name, road, post, patience, self.clone())))
     }
 
     /// A road whose ranks compare their results, if they are to.

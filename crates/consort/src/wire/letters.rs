@@ -85,7 +85,7 @@ impl Switch {
         taken: &mut usize,
     ) -> Result<Moved, Trouble> {
         let mut hub = self.lock();
-        let mut so_far = Moved::Nothing;
+        let (before, mut so_far) = (*taken, Moved::Nothing);
         loop {
             let arriving = self.fetch(&mut hub, group, from)?;
             let kept = hub.letters(group, from).and_then(VecDeque::pop_front);
@@ -118,6 +118,9 @@ impl Switch {
                 return Ok(Moved::Whole);
             }
             so_far = Moved::Some;
+            if *taken - before >= AT_ONCE {
+                return Ok(so_far);
+            }
         }
     }
 
@@ -136,8 +139,7 @@ impl Switch {
         let stream = &mut hub.peers[from as usize].streams[at];
         match stream.take(&[target], &mut 0) {
             Ok(moved) => {
-                if stream.has_read_ahead() {
-                    // Others may wait for it.
+                if moved == Moved::Whole && stream.concerns_others() {
                     self.ring_if_dozing(hub);
                 }
                 Ok(moved)
@@ -181,6 +183,7 @@ impl Switch {
                     }
                 }
             }
+            self.tell_news(hub, from, at);
         }
         Ok(next)
     }
@@ -229,3 +232,6 @@ impl Hub {
         self.stations.get_mut(&group)?.letters.get_mut(&from)
     }
 }
+
+/// No more is taken at once, so that others have their turn.
+const AT_ONCE: usize = 4 * LETTER;

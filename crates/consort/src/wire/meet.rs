@@ -27,8 +27,6 @@ struct Entrance {
     address: SocketAddr,
     /// Whether the port is the one that the job was given, which firewalls let through.
     is_known: bool,
-    /// How many cores its host has, so that all of that host believe the same.
-    cores: usize,
     /// From rank 0: what nobody knows who is not in this round of the job.
     secret: Option<String>,
 }
@@ -44,6 +42,7 @@ pub(crate) struct Site<'a> {
     pub(crate) address: IpAddr,
     /// The store's port, which firewalls let through, if this host may have it.
     pub(crate) port: Option<u16>,
+    /// How many cores this host has, as all of its ranks believe.
     pub(crate) cores: usize,
     pub(crate) liveness: Duration,
     pub(crate) options: &'a Options,
@@ -80,23 +79,23 @@ pub(crate) fn meet(
     let secret = secret.ok_or_else(|| Error::Argument("rank 0 told no secret".to_owned()))?;
     let entrance = |rank: u32| &entrances[&site.firsts[rank as usize]];
     let is_known = |rank: u32| entrance(rank).is_known;
-    let is_crowded = site.is_crowded(entrance(site.me));
+    let is_short_of_cores = site.has_more_ranks_than_cores();
     let peer = |rank: u32| {
         let role = role((site.me, is_known(site.me)), (rank, is_known(rank)));
         let is_here = site.firsts[rank as usize] == site.firsts[site.me as usize];
-        Peer::new(site.me, rank, entrance(rank).address, role, is_here && !is_crowded)
+        Peer::new(site.me, rank, entrance(rank).address, role, is_here && !is_short_of_cores)
     };
     let peers = (0..site.firsts.len() as u32).map(peer).collect();
     let door = Door::new(site.me, listener, hatches);
     let (stations, left) = Default::default();
     let wished = site.options.streams.map(|streams| usize::from(streams.get()));
     // Where cores are few, more connections only have more to be looked at.
-    let tuning = Tuning::new(wished.or(is_crowded.then_some(1)));
+    let tuning = Tuning::new(wished.or(is_short_of_cores.then_some(1)));
     let hub = Hub { peers, stations, door, left, tuning, dozing: 0, glance: 1 };
     let switch = Arc::new(Switch {
         me: site.me,
         epoch: site.epoch & u64::from(u32::MAX),
-        cores: entrance(site.me).cores,
+        cores: site.cores,
         secret,
         liveness: site.liveness,
         encrypt: site.options.encrypt,
@@ -109,10 +108,9 @@ pub(crate) fn meet(
 }
 
 impl Site<'_> {
-    /// Whether this host, which has this entrance, has more ranks than cores.
-    fn is_crowded(&self, entrance: &Entrance) -> bool {
+    fn has_more_ranks_than_cores(&self) -> bool {
         let first = self.firsts[self.me as usize];
-        self.firsts.iter().filter(|&&it| it == first).count() > entrance.cores
+        self.firsts.iter().filter(|&&it| it == first).count() > self.cores
     }
 
     fn is_first(&self, rank: u32) -> bool {
@@ -132,7 +130,7 @@ fn open(site: &Site<'_>, hatches: Option<&Hatches>) -> Result<(TcpListener, Entr
     }
     let secret = (site.me == 0).then(Secret::generate).transpose()?;
     let secret = secret.map(|secret| secret.to_hex());
-    Ok((listener, Entrance { address, is_known, cores: site.cores, secret }))
+    Ok((listener, Entrance { address, is_known, secret }))
 }
 
 /// What the first rank of every host has told.

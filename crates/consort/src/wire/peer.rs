@@ -20,7 +20,8 @@ pub(super) struct Peer {
     caller: Caller,
     endpoint: SocketAddr,
     role: Role,
-    /// Whether it is on this host, and everyone has a core.
+    /// Whether it is on this host, and everyone has a core: with fewer, metering keeps what is under way
+    /// in the caches.
     is_near: bool,
     /// Since when there should be one.
     needed: Option<Instant>,
@@ -298,7 +299,7 @@ fn charge(header: &Header) -> u64 {
     if header.kind == Kind::Part { bytes.max(LEAST) } else { bytes }
 }
 
-/// What every Linux has for sending as much as the other side takes.
+/// What nearly every Linux has for sending as much as the other side takes.
 const UNMETERED: &str = "cubic";
 /// So many small parts of calls may be on their way.
 const LEAST: u64 = WINDOW / 80;

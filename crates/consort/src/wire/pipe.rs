@@ -40,6 +40,11 @@ impl Pipe {
         self.seal.as_ref().is_some_and(|seal| !seal.outgoing.is_empty())
     }
 
+    /// Whether something was read that was not asked for yet.
+    pub(super) fn has_read_ahead(&self) -> bool {
+        self.seal.as_ref().is_some_and(|seal| seal.has_read_ahead())
+    }
+
     /// Takes as much of these parts as there is room for. `None` if there is none.
     pub(super) fn write(&mut self, parts: &[Source<'_>]) -> io::Result<Option<usize>> {
         match &mut self.seal {
@@ -138,6 +143,12 @@ impl Seal {
             filled += len;
         }
         Ok(Some(filled))
+    }
+
+    /// Whether there is something to read without the socket.
+    fn has_read_ahead(&self) -> bool {
+        let come = &self.incoming[self.start..self.end];
+        self.used < self.opened.len() || Opener::whole(come).is_some()
     }
 
     /// Opens the next record, if it is all there.

@@ -9,6 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::frame::Kind;
 use super::peer::Peer;
+use super::stream::Stream;
 use super::{Hub, Switch};
 
 impl Switch {
@@ -77,9 +78,23 @@ impl Switch {
         readable.map(|(_, it)| (it.rank, it.at)).collect()
     }
 
+    /// Hears what was said on a connection, and has others look at what was read for them.
+    fn hear(&self, hub: &mut Hub, rank: u32, at: usize) {
+        self.hear_out(hub, rank, at);
+        self.tell_news(hub, rank, at);
+    }
+
+    /// Wakes those who doze if something was read that the system cannot tell them of any more.
+    pub(super) fn tell_news(&self, hub: &mut Hub, rank: u32, at: usize) {
+        let stream = hub.peers[rank as usize].streams.get_mut(at);
+        if stream.is_some_and(Stream::take_news) {
+            self.ring_if_dozing(hub);
+        }
+    }
+
     /// Hears what was said on a connection, and keeps messages. Parts of calls stay where they are,
     /// unless their group has ended.
-    fn hear(&self, hub: &mut Hub, rank: u32, at: usize) {
+    fn hear_out(&self, hub: &mut Hub, rank: u32, at: usize) {
         while let Some(stream) = hub.peers[rank as usize].streams.get_mut(at) {
             match stream.look() {
                 Ok(Some(header)) if header.kind != Kind::Part || hub.has_ended(header.group) => {
@@ -109,8 +124,9 @@ impl Switch {
         let mut streams = Vec::new();
         for peer in peers {
             let rank = peer.rank();
-            // Some call may wait for what is behind another's frame.
-            let is_awaited = stations.values().any(|station| station.awaits(rank));
+            // What only another thread is going to take would end this one's sleep at once. Some call
+            // may wait for what is behind another's frame.
+            let is_awaited = stations.values().any(|station| station.awaits_here(rank));
             let streams_here = peer.streams.iter_mut().enumerate();
             for (at, stream) in streams_here.filter(|(_, stream)| !stream.is_over()) {
                 // What is wrong with it is found by whoever waits for it.
@@ -118,6 +134,9 @@ impl Switch {
                 let is_part = stream.front().is_some_and(|front| front.kind == Kind::Part);
                 let is_left = is_part && !stream.keeps() && !is_awaited;
                 let mut flags = if is_left { PollFlags::empty() } else { PollFlags::IN };
+                if is_left {
+                    stream.leave_out();
+                }
                 flags.set(PollFlags::OUT, stream.is_full());
                 if flags.is_empty() {
                     // Even that it has ended is for whoever takes what is in it.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, OnceLock};
+use std::thread::{self, ThreadId};
 
 use super::Switch;
 use super::frame::{Header, Kind};
@@ -22,16 +23,18 @@ pub(super) struct Station {
     /// Pieces of messages, by sender.
     pub(super) letters: BTreeMap<u32, VecDeque<Kept>>,
     pub(super) ending: Arc<OnceLock<Ending>>,
-    /// Whose frames a call waits for.
+    /// Whose frames a call waits for, on which thread.
     pub(super) awaited: Vec<u32>,
+    pub(super) awaits_on: Option<ThreadId>,
     /// Calls in which ranks have said that they wait for this one, the last ones of each.
     pub(super) asks: Vec<(u32, Header)>,
 }
 
 impl Station {
-    /// Whether somebody will take what comes from a rank: a call, or whoever clears up after the group.
-    pub(super) fn awaits(&self, rank: u32) -> bool {
-        self.has_ended() || self.awaited.contains(&rank)
+    /// Whether this thread will take what comes from a rank: for a call, or to clear up after the group.
+    pub(super) fn awaits_here(&self, rank: u32) -> bool {
+        let is_mine = || self.awaits_on == Some(thread::current().id());
+        self.has_ended() || (self.awaited.contains(&rank) && is_mine())
     }
 
     pub(super) fn has_ended(&self) -> bool {

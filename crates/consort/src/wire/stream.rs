@@ -45,6 +45,10 @@ pub(super) struct Stream {
     over: bool,
     /// The last glance that found nothing.
     empty_at: u64,
+    /// Whether something was read ahead that nobody was told of.
+    has_news: bool,
+    /// Whether somebody sleeps who does not watch it, because of the frame at the front.
+    is_left_out: bool,
 }
 
 /// The frame at the front.
@@ -161,6 +165,8 @@ impl Stream {
             is_mute: false,
             over: false,
             empty_at: 0,
+            has_news: false,
+            is_left_out: false,
         }
     }
 
@@ -231,9 +237,29 @@ impl Stream {
         self.coming.as_ref().map(|coming| &coming.header)
     }
 
-    /// Whether something was read ahead of what was taken.
+    /// Whether something was read ahead of what was taken: the system does not know of it any more.
     pub(super) fn has_read_ahead(&self) -> bool {
-        self.start < self.end
+        self.start < self.end || self.pipe.has_read_ahead()
+    }
+
+    /// Whether there is something that was read ahead and not told of. It is told of now.
+    pub(super) fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.has_news) && (self.coming.is_some() || self.has_read_ahead())
+    }
+
+    /// Takes notice that somebody goes to sleep without watching it.
+    pub(super) fn leave_out(&mut self) {
+        self.is_left_out = true;
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_left_out(&self) -> bool {
+        self.is_left_out
+    }
+
+    /// The frame at the front is gone: whether others have to look at what is behind it.
+    pub(super) fn concerns_others(&mut self) -> bool {
+        std::mem::take(&mut self.is_left_out) || self.has_read_ahead()
     }
 
     /// Whether the frame at the front is being kept.
@@ -463,6 +489,7 @@ impl Stream {
         let room = Target::from(&mut self.ahead[self.end..]);
         let read = self.pipe.read(&[room])?;
         self.end += read.unwrap_or(0);
+        self.has_news |= read.is_some();
         Ok(read.is_some())
     }
 

@@ -273,6 +273,46 @@ fn a_message_can_be_thrown_away_as_it_comes_and_the_next_one_taken() {
     assert!(into == message, "the second one");
 }
 
+/// A thread that waits for a message does not watch a connection at whose front is another thread's part
+/// of a call. When that is gone, it has to look.
+#[test]
+fn whoever_sleeps_behind_anothers_part_is_woken_when_it_is_taken() {
+    let pair = Pair::new(&Options::default());
+    let (a, b) = (&pair.a, &pair.b);
+    b.enter(GROUP);
+    let mine = Wanted { group: GROUP + 1, ..wanted(0, 0) };
+    b.make_way(GROUP + 1, 1, &[(0, mine.label)]).unwrap();
+    let part = Header { group: GROUP + 1, ..part(0, 0, 8) };
+    assert_eq!(a.send(1, &part, &[(&[3; 8][..]).into()], &mut 0).unwrap(), Moved::Whole);
+    let letter = Letter { bytes: 8, tag: 1, kind: 0 };
+    a.send_letter(1, (GROUP, 1), letter, (&[4; 8][..]).into(), &mut 0).unwrap();
+    thread::scope(|scope| {
+        let sleeper = scope.spawn(|| {
+            let began = Instant::now();
+            let look = || b.front_letter(GROUP, 0).unwrap().is_some();
+            while !look() && began.elapsed() < LONG {
+                b.doze(look, LONG);
+            }
+            began.elapsed()
+        });
+        let sleeps = || {
+            let hub = b.lock();
+            hub.dozing == 1 && hub.peers[0].streams[0].is_left_out()
+        };
+        let began = Instant::now();
+        while !sleeps() {
+            assert!(began.elapsed() < LONG, "nobody sleeps");
+            thread::sleep(SOON);
+        }
+        thread::sleep(20 * SOON);
+        b.glance();
+        let mut into = [0; 8];
+        let moved = b.receive(0, &mine, &[Target::from(&mut into[..])], &mut 0).unwrap();
+        assert_eq!((moved, into), (Moved::Whole, [3; 8]));
+        assert!(sleeper.join().unwrap() < LONG, "it slept on");
+    });
+}
+
 #[test]
 fn what_comes_during_a_glance_is_seen_at_the_next() {
     let pair = Pair::new(&Options::default());

@@ -65,8 +65,8 @@ fn median(rates: &[f64]) -> f64 {
     sorted[sorted.len() / 2]
 }
 
-/// Calls that send so much tell something: shorter ones are not cut, and use one connection.
-const WORTH: usize = 4 << 20;
+/// Calls that send so much tell something: those that are not cut send less, over one connection.
+const WORTH: usize = 2 << 20;
 /// So many of them are made with each number of connections. The first may have to connect.
 const CALLS: usize = 5;
 /// As many connections as are tried.

@@ -1,6 +1,7 @@
 //! A call's messages, as the wire carries them.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use consort_sys::view::{Source, Target};
@@ -130,7 +131,9 @@ impl<'a> CallLinks<'a> {
             if let Some(found) = self.odd_ask() {
                 return Some(found);
             }
-            wire.doze(|| false, HELP / 50);
+            // Says what is to be said; to sleep there is for those who are not within it already.
+            wire.doze(|| false, Duration::ZERO);
+            thread::sleep(HELP / 50);
         }
         None
     }
