@@ -178,10 +178,10 @@ pub enum Error {
         second: (u32, Box<str>),
     },
 
-    /// A rank's process is gone, which has ended the group.
+    /// A rank's process is gone, or its host is out of reach, which has ended the group.
     #[error(
-        "group {group}: rank {rank} is gone: its process has ended; rank {by} noticed after \
-         {waited:.1?} in {}",
+        "group {group}: rank {rank} is gone: its process has ended, or cannot be reached; rank {by} \
+         noticed after {waited:.1?} in {}",
         numbered(*.number, .call)
     )]
     PeerLost {

@@ -166,7 +166,7 @@ fn hear(site: &Site<'_>, meeting: &dyn Store, until: Deadline) -> Result<BTreeMa
 fn role((me, is_known): (u32, bool), (other, other_is_known): (u32, bool)) -> Role {
     match (is_known, other_is_known) {
         (false, true) => Role::Dials,
-        (true, false) => Role::Waits,
+        (true, false) => Role::Hopes,
         _ if me < other => Role::Dials,
         _ => Role::LetsDial,
     }

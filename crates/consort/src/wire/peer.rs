@@ -50,8 +50,8 @@ pub(super) enum Role {
     Dials,
     /// It opens the first one if the other does not.
     LetsDial,
-    /// It opens none: there may be no way to the other's port.
-    Waits,
+    /// The same, but there may be no way to the other's port: that it cannot be reached means nothing.
+    Hopes,
 }
 
 /// How many bytes of a group went to it and came from it. Between two processes no more of a group's
@@ -148,8 +148,7 @@ impl Peer {
         };
         let may_begin = match self.role {
             Role::Dials => true,
-            Role::LetsDial => is_overdue(),
-            Role::Waits => false,
+            Role::LetsDial | Role::Hopes => is_overdue(),
         };
         if !may_begin && self.dialling.is_none() {
             return None;
@@ -271,7 +270,8 @@ impl Peer {
         self.again = Some(Instant::now() + PAUSE);
         self.failed += 1;
         // Its door was open before anybody knew of it.
-        if is_refused && self.failed >= TRIES && self.streams.is_empty() {
+        let is_telling = is_refused && self.role != Role::Hopes;
+        if is_telling && self.failed >= TRIES && self.streams.is_empty() {
             self.lose(reason);
         }
     }
