@@ -31,7 +31,7 @@ impl Desk {
             self.go_on(post);
         }
         for (party, stuck) in judged {
-            let stuck = if self.is_premature(party, &stuck) { Stuck::Late } else { stuck };
+            let stuck = if self.is_premature(post, party, &stuck) { Stuck::Late } else { stuck };
             match party {
                 Party::To(to) => self.give_up_sending(post, to, &stuck),
                 Party::From(sender) => self.give_up_receiving(post, sender, &stuck),
@@ -39,15 +39,17 @@ impl Desk {
         }
     }
 
-    /// Whether more may be found of what a rank did before it left or died.
-    fn is_premature(&self, party: Party, stuck: &Stuck) -> bool {
+    /// Whether more may be found of what the ranks of a party did before they left or died. If they
+    /// left because another died, it is that one who is told of.
+    fn is_premature(&self, post: &Post, party: Party, stuck: &Stuck) -> bool {
         let may_be_found = |&rank: &usize| match party {
             Party::To(_) => self.to[rank] != Went::Nowhere,
             Party::From(_) => self.from[rank] != Went::Nowhere,
         };
+        let ranks = ranks(post, party);
         match stuck {
-            Stuck::Dead { rank } => may_be_found(rank),
-            Stuck::Left { ranks } => ranks.iter().any(may_be_found),
+            Stuck::Dead { rank } if ranks.contains(rank) => may_be_found(rank),
+            Stuck::Dead { .. } | Stuck::Left { .. } => ranks.iter().any(may_be_found),
             Stuck::Ended | Stuck::Damaged { .. } | Stuck::Late => false,
         }
     }
