@@ -7,6 +7,8 @@ use std::net::IpAddr;
 use consort_sys::host::HostId;
 use serde::{Deserialize, Serialize};
 
+use crate::meeting::Processors;
+
 /// One rank's card.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Card {
@@ -18,8 +20,8 @@ pub(crate) struct Card {
     pub(crate) address: IpAddr,
     /// Its process there.
     pub(crate) process: u32,
-    /// The processors that it may run on, and how many of them at a time.
-    pub(crate) processors: (Vec<u32>, usize),
+    /// Its processors there.
+    pub(crate) processors: Processors,
 }
 
 /// Says which ranks differ in what, or `None` if they agree.
@@ -80,7 +82,7 @@ mod tests {
     fn card(same: &[(&str, &str)]) -> Card {
         let same = same.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         let host = HostId::here().unwrap();
-        let processors = (vec![0], 1);
+        let processors = Processors::here();
         Card { same, host, address: [127, 0, 0, 1].into(), process: 1, processors }
     }
 

@@ -1,6 +1,7 @@
 //! The meeting itself: find the store, show cards, compare them.
 
 mod claim;
+mod processors;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
@@ -16,9 +17,10 @@ use consort_store::{
 use consort_sys::host::HostId;
 use consort_sys::net::{Choice, choose};
 use consort_sys::origin::Own;
-use consort_sys::topo::Topology;
 
 use self::claim::{place_of, take_place};
+pub(crate) use self::processors::Processors;
+use self::processors::cores;
 use crate::builder::Invitation;
 use crate::card::Card;
 use crate::duration;
@@ -245,7 +247,7 @@ fn exchange(
         host: HostId::here().map_err(Error::Host)?,
         address,
         process: std::process::id(),
-        processors: processors(),
+        processors: Processors::here(),
     };
     verdict::show(meeting, rank, &mine)?;
     let verdict = match rank {
@@ -317,21 +319,6 @@ fn must_be_the_same(invitation: &Invitation) -> BTreeMap<String, String> {
 
 fn member(rank: u32, Card { host, address, process, .. }: Card) -> Member {
     Member { rank: Rank(rank), host, address, process }
-}
-
-/// The processors that this one may run on, and how many of them at a time.
-fn processors() -> (Vec<u32>, usize) {
-    let Topology { allowed, quota, .. } = Topology::here();
-    (allowed.iter().collect(), quota.map_or(usize::MAX, |quota| quota.whole_cores()))
-}
-
-/// How many cores the ranks of a rank's host have together. All of them know the same cards.
-fn cores(cards: &[Card], rank: u32) -> usize {
-    let host = &cards[rank as usize].host;
-    let here = || cards.iter().filter(|card| card.host == *host).map(|card| &card.processors);
-    let together: HashSet<u32> = here().flat_map(|(allowed, _)| allowed).copied().collect();
-    let at_a_time = here().map(|(_, at_a_time)| *at_a_time).min().unwrap_or(1);
-    together.len().min(at_a_time).max(1)
 }
 
 /// What this build can do that another might not.

@@ -126,10 +126,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::meeting::Processors;
 
     fn card(world: &str) -> Card {
         let same = [("world".to_owned(), world.to_owned())].into();
-        let (host, processors) = (HostId::here().unwrap(), (vec![0], 1));
+        let (host, processors) = (HostId::here().unwrap(), Processors::here());
         Card { same, host, address: [127, 0, 0, 1].into(), process: 1, processors }
     }
 
@@ -187,7 +188,7 @@ mod tests {
             host: HostId::here().unwrap(),
             address,
             process,
-            processors: (vec![0, 3], 2),
+            processors: Processors::here(),
         })
     }
 

@@ -24,11 +24,8 @@ impl Cut {
         }
         let cached = (CACHED / world).clamp(LEAST_SEGMENT, SEGMENT);
         let (bytes, most) = match recipe {
-            Recipe::Alone
-            | Recipe::AllReduceSmall
-            | Recipe::AllReduceAtOne
-            | Recipe::ReduceScatterAtOne
-            | Recipe::AllToAllAtOne => (0, SEGMENT),
+            // It moves nothing. The recipes for small calls never come here.
+            Recipe::Alone => (0, SEGMENT),
             Recipe::Plan { algorithm, op } if has_ranges(algorithm, op) => (sizes().sum(), MESSAGE),
             // Others may carry it out in place, which has a recipe of its own.
             Recipe::Plan { op: Collective::AllToAll, .. } => (largest(), cached),

@@ -34,6 +34,39 @@ fn the_ranks_of_a_host_share_one_port_which_a_firewall_lets_through() {
 }
 
 #[test]
+fn a_port_that_was_asked_for_and_is_taken_is_an_error() {
+    let ranks = match Ranks::new(2).in_blocks().on_hosts(Network::of(2)) {
+        Ok(ranks) => ranks,
+        Err(reason) => return skip(reason),
+    };
+    let errors = ranks.start(|ctx| {
+        let address = ctx.address_of(ctx.rank()).unwrap().at(PORT + 1);
+        let _taken = std::net::TcpListener::bind(address).unwrap();
+        called(ctx, PORT).data_port(PORT + 1).init().unwrap_err().to_string()
+    });
+    for error in errors.expect_all() {
+        assert!(error.contains("29401 cannot be had") && error.contains("CONSORT_PORT"), "{error}");
+    }
+}
+
+#[test]
+fn ranks_of_several_hosts_that_only_know_a_file_are_told_what_to_say() {
+    let ranks = match Ranks::new(2).in_blocks().on_hosts(Network::of(2)) {
+        Ok(ranks) => ranks,
+        Err(reason) => return skip(reason),
+    };
+    let errors = ranks.start(|ctx| {
+        let path = ctx.dir().join("meeting");
+        let address = format!("file://{}?rank={}&world=2", path.display(), ctx.rank());
+        let builder = consort::Builder::new().address(&address).unwrap();
+        builder.init().unwrap_err().to_string()
+    });
+    for error in errors.expect_all() {
+        assert!(error.contains("set CONSORT_INTERFACE to the interface"), "{error}");
+    }
+}
+
+#[test]
 fn ranks_are_reached_when_the_first_of_their_host_has_ended() {
     let ranks = match Ranks::new(4).in_blocks().on_hosts(Network::of(2).firewall([PORT])) {
         Ok(ranks) => ranks,

@@ -30,11 +30,29 @@ fn ranks_of_two_hosts_work_together_with_checksums_and_comparisons() {
     on_two_hosts(&["--integrity", "--verify", "2", "--transport", "tcp"], &program);
 }
 
+/// A file says nothing of networks: the launchers know where the hosts are.
+#[test]
+fn ranks_of_two_hosts_that_meet_in_a_file_work_together() {
+    let program = program(|| {
+        work();
+    });
+    let Some(cluster) = Cluster::new(2) else { return };
+    all_come_through([0, 1].map(|host| {
+        let mut command = cluster.command(host);
+        let meeting = format!("file://{}", cluster.path("meeting").display());
+        command.args(["--rdzv", &meeting, "--nnodes", "2", "-n", "2", "--"]).args(&program);
+        Launch::command(command)
+    }));
+}
+
 /// Starts two ranks on each of two hosts, and expects that all come through.
 fn on_two_hosts(options: &[&str], program: &[String]) {
     let Some(cluster) = Cluster::new(2) else { return };
     let options = [&["--nnodes", "2", "-n", "2"], options].concat();
-    let runs = [0, 1].map(|host| cluster.launch_program(host, &options, program));
+    all_come_through([0, 1].map(|host| cluster.launch_program(host, &options, program)));
+}
+
+fn all_come_through(runs: [Launch; 2]) {
     let mut lines = String::new();
     for run in runs.map(Launch::finish_cleanly) {
         assert_eq!(run.code, 0, "{run:?}");
