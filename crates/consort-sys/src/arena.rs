@@ -67,8 +67,8 @@ impl Agreement {
     ///
     /// # Safety
     /// In this process, as long as an arena that was made with it is mapped:
-    /// - A place that is used as words, by a [board](crate::board), by [rings](crate::ring) or by the
-    ///   control block of a [window](crate::window), is used for nothing else, and is viewed by nobody.
+    /// - A place that is used as words, by a [board](crate::board), by [rings](crate::ring), by the
+    ///   control block of a [window](crate::window) or for a [parting](crate::parting), is used for nothing else, and is viewed by nobody.
     /// - Bytes are viewed only by those whose turn it is: no thread writes what another one reads or
     ///   writes, unless both are ordered by a word.
     /// - Nobody has a slice of bytes that are viewed, except the caller who has lent it to the very call

@@ -70,6 +70,7 @@ mod lock;
 pub mod memory;
 pub mod net;
 pub mod origin;
+pub mod parting;
 pub mod pass;
 pub mod reach;
 pub mod reduce;

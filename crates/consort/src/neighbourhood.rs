@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use consort_store::{Deadline, Store};
 use consort_sys::arena::{Arena, Piece};
 use consort_sys::hatch::{Chute, Hatch};
-use consort_sys::life::Life;
+use consort_sys::parting::Parting;
 use consort_sys::pass::{Door, Offer};
 use consort_sys::topo::Topology;
 use consort_sys::wait::Patience;
@@ -110,9 +110,10 @@ impl Neighbourhood {
     fn settle_with(round: &Round<'_>, with_hatches: bool) -> Result<Settled> {
         let (me, ranks) = (round.me, round.here.len());
         let arena = Arena::create(AGREEMENT, Arena::default_size(ranks))?;
+        Parting::first_in(&arena)?;
         let place = Place::take(&arena, ranks)?;
         let mut neighbours = BTreeMap::new();
-        neighbours.insert(me, Neighbour { arena: arena.clone(), life: None, reach: None });
+        neighbours.insert(me, Neighbour::new(me, arena.clone(), None));
         let mut places = vec![place.offsets()];
         let mut hatches = None;
         if ranks > 1 {
@@ -129,7 +130,7 @@ impl Neighbourhood {
             for peer in door.exchange(offer, &found.doors, latest)? {
                 let arena = Arena::open(AGREEMENT, peer.descriptor)?;
                 let life = Some(Arc::new(peer.life));
-                neighbours.insert(peer.rank, Neighbour { arena, life, reach: None });
+                neighbours.insert(peer.rank, Neighbour::new(peer.rank, arena, life));
                 processes.insert(peer.rank, peer.process);
                 others.extend(peer.second.map(|second| (peer.rank, Chute::from(second))));
             }
@@ -182,9 +183,9 @@ impl Neighbourhood {
         self.sweep();
     }
 
-    /// Whether a rank's process is alive, if it is another on this host.
-    pub(crate) fn life(&self, rank: u32) -> Option<Arc<Life>> {
-        self.neighbours.get(&rank)?.life.clone()
+    /// A rank of the world, if it is on this host.
+    pub(crate) fn neighbour(&self, rank: u32) -> Option<&Neighbour> {
+        self.neighbours.get(&rank)
     }
 
     /// This rank's memory.
@@ -234,6 +235,7 @@ impl Neighbourhood {
 impl Drop for Neighbourhood {
     fn drop(&mut self) {
         self.left().drain(..).for_each(Left::abandon);
+        Parting::of(&self.arena).take_leave();
     }
 }
 

@@ -27,6 +27,7 @@ mod joining;
 mod knock;
 mod letters;
 mod meet;
+mod mourning;
 mod parts;
 mod peer;
 mod pipe;
@@ -103,6 +104,8 @@ struct Hub {
     door: Door,
     /// Groups that this process has left, the last ones: nothing is kept for them.
     left: VecDeque<u64>,
+    /// Ranks of the world that are dead, in the order in which this process has heard of it.
+    mourned: Vec<u32>,
     /// How many connections two processes have.
     tuning: Tuning,
     /// How many threads doze.
@@ -386,7 +389,11 @@ impl Switch {
         if let Some(silence) = peer.silence(self.liveness) {
             peer.lose(&format!("its host has acknowledged nothing for {silence:.1?}"));
         }
-        peer.is_lost()
+        let is_lost = peer.is_lost();
+        if is_lost {
+            self.mourn_with(&mut hub, rank);
+        }
+        is_lost
     }
 
     /// Whether a rank of the world has left a group.
@@ -457,6 +464,7 @@ impl Drop for Wire {
     fn drop(&mut self) {
         self.porter.leave();
         let mut hub = self.lock();
+        hub.peers.iter_mut().for_each(|peer| peer.say_bye(self.epoch));
         let mut streams: Vec<Stream> =
             hub.peers.iter_mut().flat_map(|peer| std::mem::take(&mut peer.streams)).collect();
         drop(hub);

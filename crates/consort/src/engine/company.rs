@@ -37,6 +37,14 @@ pub(crate) trait Company: Send + Sync + fmt::Debug {
     /// Whether a rank's process has ended, or its host is gone.
     fn is_dead(&self, rank: usize) -> bool;
 
+    /// Leaves word for all processes of the job that a rank is dead, before this one ends.
+    fn mourn(&self, _rank: usize) {}
+
+    /// Whom a rank knew to be dead when it ended or left, if it was one of the group.
+    fn mourned(&self, _by: usize) -> Option<usize> {
+        None
+    }
+
     /// Tells everyone that the group has ended and why, in at most [`Alarm::VERDICT`] bytes, unless
     /// somebody has before; and has all threads of this process look that wait for one of them.
     /// When it returns, the group has ended here, and it is settled what it has ended for.
@@ -81,7 +89,9 @@ impl Peers {
     /// Whether a rank has said so.
     pub(super) fn has_left(&self, rank: usize) -> bool {
         match self {
-            Self::Here { bells, .. } => bells[rank].has_left(),
+            Self::Here { bells, neighbours, .. } => {
+                bells[rank].has_left() || neighbours[rank].parting().has_taken_leave()
+            }
             Self::Apart(company) => company.has_left(rank),
         }
     }
@@ -91,6 +101,27 @@ impl Peers {
         match self {
             Self::Here { neighbours, .. } => neighbours[rank].is_dead(),
             Self::Apart(company) => company.is_dead(rank),
+        }
+    }
+
+    /// Leaves word for all processes of the job that a rank is dead, before this one ends.
+    pub(super) fn mourn(&self, rank: usize) {
+        match self {
+            Self::Here { me, neighbours, .. } => {
+                neighbours[*me].parting().mourn(neighbours[rank].rank);
+            }
+            Self::Apart(company) => company.mourn(rank),
+        }
+    }
+
+    /// Whom a rank knew to be dead when it ended or left, if it was one of the group.
+    pub(super) fn mourned(&self, by: usize) -> Option<usize> {
+        match self {
+            Self::Here { neighbours, .. } => {
+                let mourned = neighbours[by].parting().mourned()?;
+                neighbours.iter().position(|neighbour| neighbour.rank == mourned)
+            }
+            Self::Apart(company) => company.mourned(by),
         }
     }
 

@@ -39,7 +39,7 @@ impl Fate {
     pub(super) fn decide(&self, cause: Cause) -> Error {
         let failure = self.failure.get_or_init(|| {
             self.tell(&cause);
-            self.heard().unwrap_or_else(|| self.found(cause))
+            self.remember(self.heard().unwrap_or_else(|| self.found(cause)))
         });
         failure.error(&self.group)
     }
@@ -63,7 +63,7 @@ impl Fate {
     #[cold]
     pub(super) fn ended(&self) -> Error {
         let failure = self.failure.get_or_init(|| {
-            self.heard().unwrap_or_else(|| {
+            let heard = self.heard().unwrap_or_else(|| {
                 // Somebody has scribbled where the one should stand who has ended it. The others may
                 // not know of anything.
                 let word = match self.peers.end() {
@@ -74,7 +74,8 @@ impl Fate {
                 let cause = Cause::Damaged { rank: self.peers.me() as u32, what };
                 self.tell(&cause);
                 self.heard().unwrap_or_else(|| self.found(cause))
-            })
+            });
+            self.remember(heard)
         });
         failure.error(&self.group)
     }
@@ -92,6 +93,14 @@ impl Fate {
             Cause::Damaged { rank: by, what }
         });
         Some(Failure { by, cause })
+    }
+
+    /// If a rank is dead, other groups may have it too, whose ranks would only see that this one leaves.
+    fn remember(&self, failure: Failure) -> Failure {
+        if let Cause::Dead { rank, .. } = failure.cause {
+            self.peers.mourn(rank as usize);
+        }
+        failure
     }
 
     fn found(&self, cause: Cause) -> Failure {

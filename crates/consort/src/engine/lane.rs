@@ -6,6 +6,7 @@ use std::time::Duration;
 use consort_sys::arena::{Arena, ArenaError, Piece};
 use consort_sys::board::{Board, Entry};
 use consort_sys::life::{Life, Sign};
+use consort_sys::parting::Parting;
 use consort_sys::reach::{Reach, Unread};
 use consort_sys::ring::Rings;
 use consort_sys::wait::Patience;
@@ -27,8 +28,12 @@ use crate::error::{Error, Result};
 /// A rank of the group, as its host knows it.
 #[derive(Clone, Debug)]
 pub(crate) struct Neighbour {
+    /// Its rank in the world.
+    pub(crate) rank: u32,
     /// Its shared memory.
     pub(crate) arena: Arena,
+    /// What it leaves when it ends.
+    parting: Parting,
     /// Whether its process is alive; `None` for this one.
     pub(crate) life: Option<Arc<Life>>,
     /// Its private memory; `None` for this one, and for all if not all ranks of the host can reach
@@ -37,8 +42,21 @@ pub(crate) struct Neighbour {
 }
 
 impl Neighbour {
-    pub(super) fn is_dead(&self) -> bool {
-        self.life.as_ref().is_some_and(|life| life.sign() == Sign::Ended)
+    /// The one of this rank in the world, who has this shared memory, and its [`Parting`] there.
+    pub(crate) fn new(rank: u32, arena: Arena, life: Option<Arc<Life>>) -> Self {
+        let parting = Parting::of(&arena);
+        Self { rank, arena, parting, life, reach: None }
+    }
+
+    /// Whether its process has ended, and not in good order.
+    pub(crate) fn is_dead(&self) -> bool {
+        let has_ended = self.life.as_ref().is_some_and(|life| life.sign() == Sign::Ended);
+        has_ended && !self.parting.has_taken_leave()
+    }
+
+    /// What it leaves when it ends.
+    pub(crate) fn parting(&self) -> &Parting {
+        &self.parting
     }
 }
 
@@ -477,12 +495,22 @@ pub(super) mod tests {
     use super::*;
     use crate::neighbourhood::AGREEMENT;
 
+    impl Neighbour {
+        /// Ranks of this process, who have taken nothing of these arenas yet.
+        pub(in super::super) fn all_in_one(arenas: &[Arena]) -> Vec<Self> {
+            let neighbour = |(rank, arena): (usize, &Arena)| {
+                Parting::first_in(arena).unwrap();
+                Self::new(rank as u32, arena.clone(), None)
+            };
+            arenas.iter().enumerate().map(neighbour).collect()
+        }
+    }
+
     /// So many ranks in one process, and where each has its board.
     pub(in super::super) fn lanes(world: usize) -> (Vec<Lane>, Vec<(Arena, usize)>) {
         let arenas: Vec<Arena> =
             (0..world).map(|_| Arena::create(AGREEMENT, 64 << 20).unwrap()).collect();
-        let neighbour = |arena: &Arena| Neighbour { arena: arena.clone(), life: None, reach: None };
-        let neighbours: Vec<Neighbour> = arenas.iter().map(neighbour).collect();
+        let neighbours = Neighbour::all_in_one(&arenas);
         let places: Vec<Place> =
             arenas.iter().map(|arena| Place::take(arena, world).unwrap()).collect();
         let offsets: Vec<[u64; 3]> = places.iter().map(Place::offsets).collect();
@@ -498,8 +526,11 @@ pub(super) mod tests {
     #[test]
     fn more_ranks_than_have_room_in_a_buffer_are_refused() {
         let arena = Arena::create(AGREEMENT, 64 << 20).unwrap();
+        let [neighbour] = &Neighbour::all_in_one(std::slice::from_ref(&arena))[..] else {
+            panic!("one")
+        };
+        let neighbours = vec![neighbour.clone(); MOST + 1];
         let place = Place::take(&arena, 1).unwrap();
-        let neighbours = vec![Neighbour { arena, life: None, reach: None }; MOST + 1];
         let offsets = vec![place.offsets(); MOST + 1];
         let patience = Patience::for_ranks(1, 1);
         let error = Lane::new("crowd", 0, neighbours, place, &offsets, patience).unwrap_err();

@@ -33,7 +33,7 @@ struct Part {
 pub(crate) enum Stuck {
     /// The group has ended.
     Ended,
-    /// A rank's process has ended.
+    /// A rank's process has ended. It is the group's number, also where only a part is looked out for.
     Dead { rank: usize },
     /// All who could help have left the group.
     Left { ranks: Vec<usize> },
@@ -119,16 +119,41 @@ impl Lookout {
         if !ranks.is_empty() && here.peek().is_none() {
             // They may have left because another has ended.
             let mut others = (0..self.world()).filter(|&rank| !self.has_left(rank));
-            return Err(match others.find(|&rank| self.is_dead(rank)) {
-                Some(rank) => Stuck::Dead { rank },
+            let known = ranks.iter().find_map(|&rank| self.mourned(self.number(rank)));
+            let found = || others.find(|&rank| self.is_dead(rank)).map(|rank| self.number(rank));
+            return Err(match known.or_else(found) {
+                Some(rank) => Stuck::Dead { rank: self.first_before(rank) },
                 None => Stuck::Left { ranks: ranks.to_vec() },
             });
         }
         match here.find(|&rank| self.is_dead(rank)) {
-            Some(rank) => Err(Stuck::Dead { rank }),
+            Some(rank) => Err(Stuck::Dead { rank: self.first_before(self.number(rank)) }),
             None if is_late() => Err(Stuck::Late),
             None => Ok(()),
         }
+    }
+
+    /// A rank's number in the group.
+    fn number(&self, rank: usize) -> usize {
+        self.part.as_ref().map_or(rank, |part| part.ranks[rank] as usize)
+    }
+
+    /// Whom of the group a rank of it knew to be dead when it ended or left.
+    fn mourned(&self, by: usize) -> Option<usize> {
+        self.fate.peers().mourned(by).filter(|&rank| rank != by)
+    }
+
+    /// Who was first of those who have ended one because of the other, and this rank of the group last.
+    fn first_before(&self, last: usize) -> usize {
+        let mut first = last;
+        // Two who have lost each other take each other for dead.
+        for _ in 0..self.fate.peers().world() {
+            match self.mourned(first) {
+                Some(rank) if rank != last => first = rank,
+                _ => break,
+            }
+        }
+        first
     }
 
     /// The error for a wait in vain, for ranks of whom those `missing` did not come.
@@ -142,7 +167,9 @@ impl Lookout {
     ) -> Error {
         let (cause, is_everyones) = match stuck {
             Stuck::Ended => return self.ended(),
-            Stuck::Dead { rank } => (Cause::Dead { rank: rank as u32, waiting }, true),
+            Stuck::Dead { rank } => {
+                return self.fate.decide(Cause::Dead { rank: rank as u32, waiting });
+            }
             Stuck::Damaged { rank, what } => (Cause::Damaged { rank: rank as u32, what }, true),
             Stuck::Left { ranks } => {
                 (Cause::Left { ranks: ranks.into_iter().collect(), waiting }, false)

@@ -80,8 +80,9 @@ impl Job {
         let web = self.wire.as_deref().ok_or_else(several)?;
         let neighbourhood = self.neighbourhood()?;
         let patience = neighbourhood.patience();
-        let lives = world_ranks.iter().map(|&rank| neighbourhood.life(rank)).collect();
-        let route = Route::new(&web.wire, name, world_ranks, lives, &web.store);
+        let neighbours =
+            world_ranks.iter().map(|&rank| neighbourhood.neighbour(rank).cloned()).collect();
+        let route = Route::new(&web.wire, name, world_ranks, neighbours, &web.store);
         let hosts: Vec<&HostId> = members.iter().map(|member| &member.host).collect();
         let layout = Layout::new(&hosts);
         let choices = Choices::new(self.options.algorithm.as_deref(), layout.clone())?

@@ -33,6 +33,10 @@ pub(crate) enum Kind {
     Leave = 5,
     /// The sender waits for something of this call.
     Ask = 6,
+    /// The sender ends, in good order: it has left all groups.
+    Bye = 7,
+    /// The sender knows of a rank that it is dead.
+    Mourn = 8,
 }
 
 /// What a frame says of itself.
@@ -48,7 +52,8 @@ pub(crate) struct Header {
     /// The job's round, of which 32 bits are told.
     pub(crate) epoch: u64,
     /// Which of the group's calls it belongs to; of a [`Kind::Credit`], how many bytes were used up, of a
-    /// [`Kind::Leave`], on how many connections it is said, of a [`Kind::Halt`], who has ended the group.
+    /// [`Kind::Leave`] or [`Kind::Bye`], on how many connections it is said, of a [`Kind::Halt`], who has
+    /// ended the group, of a [`Kind::Mourn`], the rank in the world.
     pub(crate) number: u64,
     /// A digest of that call and of all before it.
     pub(crate) digest: u64,
@@ -89,6 +94,8 @@ impl Header {
             4 => Kind::Credit,
             5 => Kind::Leave,
             6 => Kind::Ask,
+            7 => Kind::Bye,
+            8 => Kind::Mourn,
             other => return Err(format!("there are no frames of kind {other}")),
         };
         if bytes[1] > 1 {
@@ -143,7 +150,7 @@ impl Kind {
             Self::Part => PART,
             Self::Letter => LETTER,
             Self::Halt => VERDICT,
-            Self::Credit | Self::Leave | Self::Ask => 0,
+            Self::Credit | Self::Leave | Self::Ask | Self::Bye | Self::Mourn => 0,
         }
     }
 }
@@ -171,6 +178,8 @@ mod tests {
             Just(Kind::Credit),
             Just(Kind::Leave),
             Just(Kind::Ask),
+            Just(Kind::Bye),
+            Just(Kind::Mourn),
         ];
         let words = any::<[u64; 6]>();
         (kind, any::<(u16, u32)>(), any::<u32>(), any::<Option<u32>>(), words).prop_map(
@@ -195,7 +204,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_without_harm(bytes in any::<[u8; HEADER / 2]>(), kind in 0_u8..8) {
+        fn any_bytes_are_read_without_harm(bytes in any::<[u8; HEADER / 2]>(), kind in 0_u8..10) {
             let mut whole = [0; HEADER];
             whole[..HEADER / 2].copy_from_slice(&bytes);
             whole[0] = kind;

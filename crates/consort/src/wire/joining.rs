@@ -19,6 +19,7 @@ impl Switch {
             let pipe = Pipe::new(socket, self.encrypt.then_some(session));
             let stream = Stream::new(pipe, self.integrity);
             peer.welcome(stream);
+            self.greet(hub, rank);
         }
         if hub.peers[rank as usize].streams.is_empty() {
             self.open_door(hub);
@@ -32,7 +33,15 @@ impl Switch {
             let stream = Stream::new(pipe, self.integrity);
             if let Some(peer) = hub.peers.get_mut(caller.from as usize) {
                 peer.welcome(stream);
+                self.greet(hub, caller.from);
             }
+        }
+    }
+
+    /// Tells a process what it could not hear before it had a connection.
+    fn greet(&self, hub: &mut Hub, rank: u32) {
+        if hub.peers[rank as usize].streams.len() == 1 {
+            self.tell_of_the_dead(hub, rank);
         }
     }
 

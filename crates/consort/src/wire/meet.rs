@@ -91,7 +91,8 @@ pub(crate) fn meet(
     let wished = site.options.streams.map(|streams| usize::from(streams.get()));
     // Where cores are few, more connections only have more to be looked at.
     let tuning = Tuning::new(wished.or(is_short_of_cores.then_some(1)));
-    let hub = Hub { peers, stations, door, left, tuning, dozing: 0, glance: 1 };
+    let hub =
+        Hub { peers, stations, door, left, mourned: Vec::new(), tuning, dozing: 0, glance: 1 };
     let switch = Arc::new(Switch {
         me: site.me,
         epoch: site.epoch & u64::from(u32::MAX),

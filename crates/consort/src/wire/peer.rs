@@ -12,6 +12,7 @@ use rustix::net::sockopt::set_tcp_congestion;
 
 use super::caller::{Caller, Dialling, Made};
 use super::frame::{HEADER, Header, Kind, Label};
+use super::mourning::Parting;
 use super::stream::Stream;
 
 /// Another process, as far as the wire knows it.
@@ -41,6 +42,7 @@ pub(super) struct Peer {
     flows: BTreeMap<(u64, bool), Flow>,
     /// On how many connections it has yet to say that it left a group.
     left: BTreeMap<u64, u64>,
+    pub(super) parting: Parting,
 }
 
 /// What this process does about connections to another.
@@ -83,6 +85,7 @@ impl Peer {
             damage: None,
             flows: BTreeMap::new(),
             left: BTreeMap::new(),
+            parting: Parting::default(),
         }
     }
 
@@ -93,7 +96,10 @@ impl Peer {
     /// Whether it cannot be heard any more. What it sent before is read first; but if only some of the
     /// connections end, what they had is gone.
     pub(super) fn is_lost(&self) -> bool {
-        self.lost.is_some() || self.breaking.is_some_and(|since| since.elapsed() > BREAK)
+        let is_heard = || self.streams.iter().any(|stream| !stream.is_over());
+        self.lost.is_some()
+            || self.breaking.is_some_and(|since| since.elapsed() > BREAK)
+            || self.parting.is_reported(is_heard())
     }
 
     /// How long its host has been silent, if it should not have been: what is sent to it is acknowledged
@@ -209,7 +215,7 @@ impl Peer {
 
     /// Whether it has left a group, and nothing of it is on its way.
     pub(super) fn has_left(&self, group: u64) -> bool {
-        self.left.get(&group) == Some(&0)
+        self.left.get(&group) == Some(&0) || self.parting.is_over()
     }
 
     /// Forgets a group that this process has left.
@@ -234,7 +240,15 @@ impl Peer {
 
     /// Says that this process leaves a group: behind all that it has sent, on every connection.
     pub(super) fn say_farewell(&mut self, group: u64, epoch: u64) {
-        let header = word(Kind::Leave, group, epoch, self.streams.len() as u64);
+        self.say_on_all(word(Kind::Leave, group, epoch, self.streams.len() as u64));
+    }
+
+    /// Says that this process ends.
+    pub(super) fn say_bye(&mut self, epoch: u64) {
+        self.say_on_all(word(Kind::Bye, 0, epoch, self.streams.len() as u64));
+    }
+
+    fn say_on_all(&mut self, header: Header) {
         (0..self.streams.len()).for_each(|at| self.say_on(at, &header, &[]));
     }
 

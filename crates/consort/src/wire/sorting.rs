@@ -72,6 +72,8 @@ impl Switch {
         match kind {
             Kind::Credit => peer.credit(&kept.header),
             Kind::Leave => peer.leave(group, number),
+            Kind::Bye => peer.parting.hear_bye(number),
+            Kind::Mourn => hub.hear_of_death(from, number),
             Kind::Ask => {
                 let station = hub.stations.entry(group).or_default();
                 station.hear(from, kept.header);

@@ -333,3 +333,47 @@ const EPOCH: u64 = 1;
 const DIGEST: u64 = 5;
 const SOON: Duration = Duration::from_millis(1);
 const LONG: Duration = Duration::from_secs(20);
+
+#[test]
+fn one_who_ends_in_good_order_has_left_and_one_whose_connection_ends_has_not() {
+    let Pair { a, b } = Pair::new(&Options::default());
+    drop(Arc::into_inner(b).expect("nobody else has it"));
+    let began = Instant::now();
+    while !a.is_lost(1) {
+        assert!(began.elapsed() < LONG, "its end is seen");
+        a.doze(|| false, SOON);
+    }
+    assert!(a.has_left(GROUP, 1), "also a group that it never was in");
+    assert_eq!(a.lock().mourned, [], "nobody is dead");
+
+    let pair = Pair::new(&Options::default());
+    pair.b.lock().peers[0].streams.clear();
+    pair.until("its end is seen", || pair.a.is_lost(1));
+    assert!(!pair.a.has_left(GROUP, 1));
+    assert_eq!(pair.a.lock().mourned, [1]);
+}
+
+#[test]
+fn what_is_said_of_another_counts_when_its_own_end_may_not_come() {
+    let pair = Pair::new(&Options::default());
+    pair.a.lock().hear_of_death(1, 1);
+    assert!(!pair.a.is_lost(1), "there is a connection, whose end would come");
+    pair.until("it counts after a while", || pair.a.is_lost(1));
+    pair.a.lock().hear_of_death(1, 77);
+    assert_eq!(pair.a.mourned(1), Some(1), "whom nobody knows is not remembered");
+}
+
+#[test]
+fn whom_a_process_knows_to_be_dead_it_says_before_it_ends() {
+    let pair = Pair::new(&Options::default());
+    pair.b.lock().mourned.push(0);
+    pair.b.tell_of_the_dead(&mut pair.b.lock(), 0);
+    let Pair { a, b } = pair;
+    drop(Arc::into_inner(b).expect("nobody else has it"));
+    let began = Instant::now();
+    while !a.has_left(GROUP, 1) {
+        assert!(began.elapsed() < LONG, "its end is heard");
+        a.doze(|| false, SOON);
+    }
+    assert_eq!(a.mourned(1), Some(0));
+}

@@ -13,6 +13,8 @@ use crate::error::Error;
 pub(in crate::engine) struct List {
     pub(in crate::engine) left: Vec<usize>,
     pub(in crate::engine) dead: Vec<usize>,
+    /// Who knew of whom that it was dead.
+    pub(in crate::engine) mourned: Vec<(usize, usize)>,
     pub(in crate::engine) end: Option<(usize, Vec<u8>)>,
 }
 
@@ -60,6 +62,14 @@ impl Company for Member {
 
     fn is_dead(&self, rank: usize) -> bool {
         self.list().dead.contains(&rank)
+    }
+
+    fn mourn(&self, rank: usize) {
+        self.list().mourned.push((self.me, rank));
+    }
+
+    fn mourned(&self, by: usize) -> Option<usize> {
+        self.list().mourned.iter().find(|(it, _)| *it == by).map(|(_, rank)| *rank)
     }
 
     fn halt(&self, verdict: &[u8]) {
@@ -118,6 +128,39 @@ fn a_wait_for_ranks_without_a_board_ends_when_they_leave_or_die_or_are_late() {
     let error = lookout.give_up(stuck, waiting(), nobody(), Stakes::Wait);
     assert!(matches!(error, Error::PeerLost { by: 0, rank: 2, number: 7, .. }), "{error}");
     assert!(matches!(members[1].lookout().judge(&[0], || false), Err(Stuck::Ended)));
+}
+
+#[test]
+fn of_ranks_that_ended_one_because_of_the_other_the_first_is_named() {
+    let blamed = |left: &[usize], dead: &[usize], mourned: &[(usize, usize)]| {
+        let members = Member::several(4);
+        let [left, dead] = [left, dead].map(<[usize]>::to_vec);
+        *members[0].list() = List { left, dead, mourned: mourned.to_vec(), end: None };
+        match members[0].lookout().judge(&[3], || false) {
+            Err(Stuck::Dead { rank }) => Some(rank),
+            Err(Stuck::Left { .. }) => None,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(blamed(&[], &[3], &[]), Some(3));
+    assert_eq!(blamed(&[], &[3], &[(3, 1)]), Some(1), "it ended because of another");
+    assert_eq!(blamed(&[], &[3], &[(3, 2), (2, 1)]), Some(1), "and that one too");
+    assert_eq!(blamed(&[3], &[], &[(3, 1)]), Some(1), "it left because of another");
+    assert_eq!(blamed(&[3], &[2], &[(2, 1)]), Some(1), "another has ended, and why is known");
+    assert_eq!(blamed(&[3], &[], &[]), None);
+    // Whose connection is cut both take for dead: one of them is named.
+    assert!(blamed(&[], &[3], &[(3, 2), (2, 3)]).is_some_and(|rank| rank >= 2));
+    assert!(
+        blamed(&[], &[3], &[(3, 1), (1, 2), (2, 1)]).is_some_and(|rank| rank == 1 || rank == 2)
+    );
+}
+
+#[test]
+fn whoever_hears_that_a_rank_is_dead_leaves_word_of_it() {
+    let members = Member::several(3);
+    members[0].lookout().decide(Cause::Dead { rank: 1, waiting: waiting() });
+    assert!(members[2].lookout().error().is_some());
+    assert_eq!(members[0].list().mourned, [(0, 1), (2, 1)]);
 }
 
 #[test]

@@ -62,6 +62,14 @@ impl Company for Bond {
         self.route.is_dead(rank)
     }
 
+    fn mourn(&self, rank: usize) {
+        self.route.mourn(rank);
+    }
+
+    fn mourned(&self, by: usize) -> Option<usize> {
+        self.route.mourned(by)
+    }
+
     fn halt(&self, verdict: &[u8]) {
         self.route.halt(verdict);
         self.say_here();

@@ -23,6 +23,7 @@ pub(super) fn posts(world: usize) -> Vec<Post> {
     let patience = Patience::for_ranks(world, 1);
     let arenas: Vec<Arena> =
         (0..world).map(|_| Arena::create(AGREEMENT, 16 << 20).unwrap()).collect();
+    let neighbours: Arc<[Neighbour]> = Neighbour::all_in_one(&arenas).into();
     let pieces = |bytes: usize| -> Vec<Piece> {
         arenas.iter().map(|arena| arena.alloc(bytes, Board::BYTES).unwrap()).collect()
     };
@@ -33,10 +34,6 @@ pub(super) fn posts(world: usize) -> Vec<Post> {
     let (board_places, block_places) = (places(&boards), places(&blocks));
     // Nobody halts the group: the boards' memory is only looked at.
     boards.into_iter().for_each(Piece::abandon);
-    let neighbours: Arc<[Neighbour]> = arenas
-        .iter()
-        .map(|arena| Neighbour { arena: arena.clone(), life: None, reach: None })
-        .collect();
     let post = |(me, block)| {
         let alarm = Board::new(me, &board_places, patience).unwrap().alarm();
         let rings = Rings::new(me, &block_places, &vec![None; world]).unwrap();

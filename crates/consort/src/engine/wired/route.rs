@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use consort_store::{Deadline, Store, Swap};
 use consort_sys::board::End;
-use consort_sys::life::{Life, Sign};
 
 use super::mail::{WireInflow, WireOutflow};
+use crate::engine::Neighbour;
 use crate::engine::company::{Company, Peers};
 use crate::engine::post::{Inlet, Outlet};
 use crate::verdict::{decode, encode};
@@ -24,8 +24,8 @@ struct Inner {
     me: usize,
     /// The ranks of the members in the world.
     ranks: Vec<u32>,
-    /// The processes of members on this host; `None` for this one and for those elsewhere.
-    lives: Vec<Option<Arc<Life>>>,
+    /// The members on this host, this one included; `None` for those elsewhere.
+    neighbours: Vec<Option<Neighbour>>,
     ending: Arc<OnceLock<Ending>>,
     /// Where it is settled why a group has ended.
     store: Arc<dyn Store>,
@@ -42,7 +42,7 @@ impl Route {
         wire: &Arc<Wire>,
         name: &str,
         ranks: &[u32],
-        lives: Vec<Option<Arc<Life>>>,
+        neighbours: Vec<Option<Neighbour>>,
         store: &Arc<dyn Store>,
     ) -> Self {
         let group = id(name);
@@ -52,7 +52,7 @@ impl Route {
             group,
             me,
             ranks: ranks.to_vec(),
-            lives,
+            neighbours,
             ending: wire.enter(group),
             store: store.clone(),
             left: Mutex::new(vec![false; ranks.len()]),
@@ -101,7 +101,16 @@ impl Route {
 
     /// The member that has this rank in the world.
     pub(crate) fn in_group(&self, rank: u32) -> usize {
-        self.0.ranks.iter().position(|&it| it == rank).unwrap_or(self.0.me)
+        self.member(rank).unwrap_or(self.0.me)
+    }
+
+    /// The member that has this rank in the world, if there is one.
+    fn member(&self, rank: u32) -> Option<usize> {
+        self.0.ranks.iter().position(|&it| it == rank)
+    }
+
+    fn is_connected(&self, rank: usize) -> bool {
+        self.0.wire.is_connected(self.in_world(rank))
     }
 
     /// Looks in the store for what ranks without a connection cannot say.
@@ -149,16 +158,35 @@ impl Company for Route {
     }
 
     fn has_left(&self, rank: usize) -> bool {
-        let Inner { wire, group, ranks, left, .. } = &*self.0;
+        let Inner { wire, group, ranks, neighbours, left, .. } = &*self.0;
+        let took_leave = || {
+            let it = neighbours[rank].as_ref();
+            it.is_some_and(|it| it.parting().has_taken_leave()) && !self.is_connected(rank)
+        };
         wire.has_left(*group, ranks[rank])
             || left.lock().unwrap_or_else(PoisonError::into_inner)[rank]
+            || took_leave()
     }
 
     fn is_dead(&self, rank: usize) -> bool {
-        let Inner { wire, ranks, lives, .. } = &*self.0;
-        let has_ended = || lives[rank].as_ref().is_some_and(|life| life.sign() == Sign::Ended);
+        let Inner { wire, ranks, neighbours, .. } = &*self.0;
+        let has_ended = || neighbours[rank].as_ref().is_some_and(Neighbour::is_dead);
         // What it sent before it ended may still come, and then the end of the connection.
-        wire.is_lost(ranks[rank]) || (!wire.is_connected(ranks[rank]) && has_ended())
+        wire.is_lost(ranks[rank]) || (!self.is_connected(rank) && has_ended())
+    }
+
+    fn mourn(&self, rank: usize) {
+        let Inner { wire, ranks, me, neighbours, .. } = &*self.0;
+        if let Some(mine) = &neighbours[*me] {
+            mine.parting().mourn(ranks[rank]);
+        }
+        wire.mourn(ranks[rank]);
+    }
+
+    fn mourned(&self, by: usize) -> Option<usize> {
+        let Inner { wire, ranks, neighbours, .. } = &*self.0;
+        let here = || neighbours[by].as_ref()?.parting().mourned();
+        self.member(wire.mourned(ranks[by]).or_else(here)?)
     }
 
     fn halt(&self, verdict: &[u8]) {
@@ -180,9 +208,7 @@ impl Company for Route {
         self.0.wire.listen();
         let mut asked = self.0.asked.lock().unwrap_or_else(PoisonError::into_inner);
         if asked.elapsed() > PAUSE {
-            let unmet = |rank: &usize| {
-                *rank != self.me() && !self.0.wire.is_connected(self.in_world(*rank))
-            };
+            let unmet = |rank: &usize| *rank != self.me() && !self.is_connected(*rank);
             let unmet: Vec<usize> = (0..self.world()).filter(unmet).take(UNMET).collect();
             self.ask_store(&unmet);
             *asked = Instant::now();

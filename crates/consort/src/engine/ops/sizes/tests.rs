@@ -87,8 +87,7 @@ fn lie(call: &Call<'_>, sizes: &[u64], told: &str) {
 /// The lanes of two ranks of one process.
 fn lanes() -> [Lane; 2] {
     let arenas = [(); 2].map(|()| Arena::create(AGREEMENT, 64 << 20).unwrap());
-    let neighbour = |arena: &Arena| Neighbour { arena: arena.clone(), life: None, reach: None };
-    let neighbours: Vec<Neighbour> = arenas.iter().map(neighbour).collect();
+    let neighbours = Neighbour::all_in_one(&arenas);
     let places = arenas.each_ref().map(|arena| Place::take(arena, 2).unwrap());
     let offsets = places.each_ref().map(Place::offsets);
     let mut me = 0..;
