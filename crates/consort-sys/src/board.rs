@@ -200,9 +200,9 @@ impl Board {
         }
     }
 
-    /// Whether nobody uses this rank's block any more.
-    pub fn is_deserted(&self) -> bool {
-        self.blocks.0[self.me].left().load(Ordering::Acquire) as usize == self.world()
+    /// Whether nobody uses this rank's block any more, if so many have died without leaving.
+    pub fn is_deserted(&self, dead: usize) -> bool {
+        self.blocks.0[self.me].left().load(Ordering::Acquire) as usize + dead == self.world()
     }
 
     /// Notes what this rank calls, for the others to see should they differ.

@@ -233,7 +233,29 @@ impl Builder {
     /// [`Differs`](crate::Error::Differs) when they were set up differently;
     /// [`Twice`](crate::Error::Twice) when this process has come to this round before.
     pub fn init(self) -> Result<Group> {
-        meeting::hold(&self.complete()?)
+        meeting::hold(&self.complete()?, Vec::new())
+    }
+
+    /// Joins a job that runs: waits until its ranks [take this process in](Group::grow), which gives it
+    /// its rank. Place, secret, job, epoch and options are as for [`init`](Self::init), and the same as
+    /// theirs; [`rank`](Self::rank) and [`world`](Self::world) are not looked at.
+    ///
+    /// ```no_run
+    /// // A process that was started again after it had failed.
+    /// let group = consort::Builder::from_environment()?.join()?;
+    /// # drop(group);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When nobody takes it in within the [timeout](Self::timeout); otherwise as [`init`](Self::init).
+    pub fn join(mut self) -> Result<Group> {
+        if let Some(address) = &mut self.address {
+            (address.rank, address.world) = (None, None);
+        }
+        // Not the first, who would hold the store, and one of several.
+        (self.rank, self.world) = (Some(1), Some(2));
+        meeting::join(&self.complete()?)
     }
 
     pub(crate) fn from_variables(variables: &Variables) -> Result<Self> {

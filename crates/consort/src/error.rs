@@ -326,6 +326,18 @@ pub enum Error {
         number: u64,
     },
 
+    /// The survivors of the group go on without this rank: they took it for dead, were told to leave it
+    /// out, or it lacks what it needs.
+    #[error("group {group}: ranks {others:?} go on without rank {rank}")]
+    LeftOut {
+        /// The group that has become smaller.
+        group: String,
+        /// This rank in it.
+        rank: u32,
+        /// Those who go on, by their ranks in it.
+        others: Vec<u32>,
+    },
+
     /// A rank has [ended](crate::Group::abort) the group, or something of its own has panicked.
     #[error("group {group}: rank {by} has ended it: {reason}")]
     Aborted {
@@ -364,7 +376,7 @@ impl Error {
             | Self::MessageDiffers { .. } => ErrorKind::Mismatch,
             Self::Missing { .. } | Self::Late { .. } | Self::Held { .. } => ErrorKind::Deadline,
             Self::PeerLost { .. } | Self::Left { .. } => ErrorKind::PeerGone,
-            Self::Aborted { .. } => ErrorKind::Aborted,
+            Self::Aborted { .. } | Self::LeftOut { .. } => ErrorKind::Aborted,
             Self::Store(error) => error.kind(),
             Self::Host(_)
             | Self::Memory(_)

@@ -2,26 +2,30 @@
 
 mod fake;
 mod formation;
+mod grow;
+mod shrink;
 mod subgroup;
 
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use consort_store::Store;
 use consort_sys::host::HostId;
 use consort_sys::origin::Own;
 
-use crate::backend::{Backend, Capabilities, Terms};
+use crate::backend::{Backend, Capabilities, Presence, Terms};
+use crate::builder::Invitation;
 use crate::call::{Call, Description, Purpose};
 use crate::engine::waits_for_itself;
 use crate::error::{Error, Result};
 use crate::home::Home;
-use crate::meeting::Exit;
+use crate::meeting::{Exit, Lobby};
 use crate::neighbourhood::{Neighbourhood, Places};
 use crate::options::Options;
 use crate::symm::Commons;
+use crate::wire::Wire;
 
 /// A process's number in its group: from 0 up to the world.
 ///
@@ -123,12 +127,12 @@ pub(crate) struct Shared {
     /// The ranks of the members in the world.
     world_ranks: Vec<u32>,
     backend: Arc<dyn Backend>,
+    /// Whether its ranks have agreed on a smaller one, or are about to.
+    has_successor: OnceLock<()>,
     /// If all members share memory.
     pub(crate) commons: Option<Arc<Commons>>,
     pub(crate) job: Arc<Job>,
 }
-
-pub(crate) use self::formation::Web;
 
 /// What all groups of a process share.
 #[derive(Debug)]
@@ -137,13 +141,18 @@ pub(crate) struct Job {
     pub(crate) epoch: u64,
     pub(crate) home: Home,
     pub(crate) store: Arc<dyn Store>,
+    /// Where ranks settle things among themselves. It does not wait long for a store that is gone.
+    pub(crate) registry: Arc<dyn Store>,
     pub(crate) options: Options,
     /// `None` if this process only pretends to be a rank.
     pub(crate) neighbourhood: Option<Own<Neighbourhood>>,
     /// If there are ranks that this one shares no memory with.
-    pub(crate) wire: Option<Own<Web>>,
-    #[expect(dead_code, reason = "leaving is what it does when it is dropped")]
-    pub(crate) exit: Option<Own<Exit>>,
+    pub(crate) wire: Option<Own<Arc<Wire>>>,
+    /// Where others wait who want to join, and how it was invited itself; `None` for one who only
+    /// pretends.
+    pub(crate) lobby: Option<(Lobby, Invitation)>,
+    /// How it leaves the meetings that it has been to: when the last hold on them is let go.
+    pub(crate) exits: Vec<Arc<Own<Exit>>>,
 }
 
 impl Job {
@@ -163,6 +172,7 @@ impl Group {
     /// # Errors
     /// When there are too many on this host.
     pub(crate) fn of_all(
+        name: String,
         rank: u32,
         members: Vec<Member>,
         places: Places,
@@ -171,8 +181,7 @@ impl Group {
     ) -> Result<Self> {
         let job = Arc::new(job);
         let world_ranks = (0..members.len() as u32).collect();
-        let shared =
-            job.form("world".to_owned(), Rank(rank), members, world_ranks, Some(places))?;
+        let shared = job.form(name, Rank(rank), members, world_ranks, Some(places))?;
         Ok(Self { shared: Arc::new(shared), timeout })
     }
 
@@ -186,7 +195,9 @@ impl Group {
         self.shared.members.len()
     }
 
-    /// The group's name: `world` for all ranks; others are named after the group they are part of.
+    /// The group's name: `world` for all ranks, `world+1` and so on when others have
+    /// [joined](Self::grow), `world~1` when some are [gone](Self::shrink); others are named after the
+    /// group they are part of.
     pub fn name(&self) -> &str {
         &self.shared.name
     }
@@ -311,6 +322,7 @@ impl Group {
             members: members.clone(),
             world_ranks: world_ranks.clone(),
             backend,
+            has_successor: OnceLock::new(),
             commons: commons.clone(),
             job: job.clone(),
         };
@@ -414,6 +426,25 @@ impl Group {
     pub fn error(&self) -> Option<Error> {
         let forked = self.shared.job.home.check().err();
         forked.or_else(|| self.shared.backend.error())
+    }
+
+    /// What this rank knows of another, without asking it. Never waits.
+    ///
+    /// ```
+    /// let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// assert_eq!(group.presence(0)?, consort::Presence::Here);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When there is no such rank, and in a forked child.
+    pub fn presence(&self, rank: impl Into<Rank>) -> Result<Presence> {
+        let rank = rank.into();
+        if rank.index() >= self.world() {
+            let what = format!("there is no rank {rank} in a group of {}", self.world());
+            return Err(Error::Argument(what));
+        }
+        Ok(self.backend()?.presence(rank))
     }
 
     #[inline]

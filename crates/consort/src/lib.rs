@@ -72,7 +72,7 @@ mod work;
 #[doc(hidden)]
 pub use wire::fuzzing;
 
-pub use backend::{Backend, Capabilities, Terms};
+pub use backend::{Backend, Capabilities, Presence, Terms};
 pub use buffer::{Buffer, Input};
 pub use builder::Builder;
 pub use call::{Call, Inputs, Operation, Outputs, Purpose};

@@ -1,6 +1,7 @@
 //! The meeting itself: find the store, show cards, compare them.
 
 mod claim;
+mod lobby;
 mod processors;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -19,31 +20,58 @@ use consort_sys::net::{Choice, choose};
 use consort_sys::origin::Own;
 
 use self::claim::{place_of, take_place};
+pub(crate) use self::lobby::{Lobby, Ticket, Welcome};
 pub(crate) use self::processors::Processors;
 use self::processors::cores;
 use crate::builder::Invitation;
 use crate::card::Card;
 use crate::duration;
 use crate::error::{Error, Result};
-use crate::group::{Group, Job, Member, Rank, Web};
+use crate::group::{Group, Job, Member, Rank};
 use crate::home::{Home, HomeStore};
 use crate::neighbourhood::{Neighbourhood, Settled, set_apart};
 use crate::options::Transport;
 use crate::verdict::{self, LAST_LOOK, Verdict, decode, encode, name_absent};
 use crate::wire::{self, Site};
 
-/// Meets the other ranks as the invitation says.
-pub(crate) fn hold(invitation: &Invitation) -> Result<Group> {
+/// Waits until the ranks of a job that runs take this process in, and meets them.
+pub(crate) fn join(invitation: &Invitation) -> Result<Group> {
+    let until = Deadline::after(invitation.timeout);
+    let Venue { store, .. } = open(invitation, until)?;
+    let Welcome { rank, world, growth } = lobby(invitation, store).enter(until)?;
+    hold(&Invitation { rank, world, growth, ..invitation.clone() }, Vec::new())
+}
+
+/// Where others wait who want to join.
+fn lobby(invitation: &Invitation, store: Arc<dyn Store>) -> Lobby {
+    let round = PrefixStore::new(&round(invitation), store);
+    Lobby::new(Arc::new(PrefixStore::new(LOBBY, round)))
+}
+
+/// The name of a round of a job.
+fn round(Invitation { job, epoch, .. }: &Invitation) -> String {
+    format!("{job}/{epoch}")
+}
+
+/// Meets the other ranks as the invitation says. `exits` are from meetings that this one follows.
+pub(crate) fn hold(invitation: &Invitation, exits: Vec<Arc<Own<Exit>>>) -> Result<Group> {
     let until = Deadline::after(invitation.timeout);
     let Venue { store, remote, peer } = open(invitation, until)?;
     let choice = choose(peer.or_else(|| leader(invitation)), invitation.interface.as_deref())?;
     let Choice { interface, address, reason, .. } = &choice;
     tracing::info!(rank = invitation.rank, "using {interface} ({address}): {reason}");
 
-    let name = format!("{}/{}", invitation.job, invitation.epoch);
-    let round: Arc<dyn Store> = Arc::new(PrefixStore::new(&name, store));
+    let (name, group) = match invitation.growth {
+        0 => (round(invitation), "world".to_owned()),
+        growth => (format!("{}+{growth}", round(invitation)), format!("world+{growth}")),
+    };
+    let round: Arc<dyn Store> = Arc::new(PrefixStore::new(&name, store.clone()));
     let meeting = PrefixStore::new(MEETING, round.clone());
     take_place(&meeting, invitation)?;
+    let lobby = lobby(
+        invitation,
+        remote.as_ref().map_or_else(|| store.clone(), |it| Arc::new(it.hasty.clone())),
+    );
     let hasty: Arc<dyn Store> = match &remote {
         Some(remote) => {
             Arc::new(PrefixStore::new(MEETING, PrefixStore::new(&name, remote.hasty.clone())))
@@ -53,7 +81,7 @@ pub(crate) fn hold(invitation: &Invitation) -> Result<Group> {
     // From here on even a failed meeting is left in order.
     let exit = remote.map(|Remote { hasty, server }| {
         let hasty = PrefixStore::new(MEETING, PrefixStore::new(&name, hasty));
-        Own::new(Exit { hasty, world: i64::from(invitation.world), server })
+        Arc::new(Own::new(Exit { hasty, world: i64::from(invitation.world), server }))
     });
     let cards = exchange(invitation, &meeting, choice.address, until)?;
     let cores = cores(&cards, invitation.rank);
@@ -67,7 +95,7 @@ pub(crate) fn hold(invitation: &Invitation) -> Result<Group> {
     let wire = match wired {
         true => {
             let site = site(invitation, &members, peer, cores);
-            Some(Web { wire: wire::meet(&site, hatches, &meeting, until)?, store: hasty })
+            Some(wire::meet(&site, hatches, &meeting, until)?)
         }
         false => None,
     };
@@ -78,12 +106,14 @@ pub(crate) fn hold(invitation: &Invitation) -> Result<Group> {
         epoch: invitation.epoch,
         home,
         store: Arc::new(HomeStore::new(home, store)),
+        registry: Arc::new(HomeStore::new(home, hasty)),
         options: invitation.options.clone(),
         neighbourhood: Some(Own::new(neighbourhood)),
         wire: wire.map(Own::new),
-        exit,
+        lobby: Some((lobby, invitation.clone())),
+        exits: exits.into_iter().chain(exit).collect(),
     };
-    Group::of_all(invitation.rank, members, places, job, invitation.timeout)
+    Group::of_all(group, invitation.rank, members, places, job, invitation.timeout)
 }
 
 /// Whether there are ranks that are reached over TCP.
@@ -324,6 +354,7 @@ fn member(rank: u32, Card { host, address, process, .. }: Card) -> Member {
 /// What this build can do that another might not.
 const FEATURES: [&str; 1] = ["meeting"];
 const MEETING: &str = "meeting";
+const LOBBY: &str = "lobby";
 const LEFT: &str = "left";
 const VERDICT: &str = "verdict";
 /// How long a rank that leaves may take for it, whatever the store does.

@@ -308,6 +308,20 @@ impl Switch {
         }
     }
 
+    /// Tells these ranks of the world that this process waits in a group, in the end for one of them.
+    pub(crate) fn say_whom(&self, group: u64, ranks: &[u32], awaited: u32) {
+        let header = word(Kind::Await, group, self.epoch, u64::from(awaited));
+        self.lock().peers_of(ranks, self.me).for_each(|peer| peer.say(&header, &[]));
+    }
+
+    /// For which rank of the world one waits in a group, as it has said lately.
+    pub(crate) fn whom(&self, group: u64, rank: u32) -> Option<u32> {
+        let hub = self.lock();
+        let (awaited, said) = hub.stations.get(&group)?.awaits.get(&rank)?;
+        let awaited = u32::try_from(*awaited).ok()?;
+        (said.elapsed() < LATELY).then_some(awaited)
+    }
+
     /// Who has told of which call of a group, up to a number of calls. What is told once is not told
     /// again.
     pub(crate) fn asks(&self, group: u64, number: u64) -> Vec<(u32, Header)> {
@@ -479,6 +493,8 @@ impl Drop for Wire {
     }
 }
 
+/// Who waits says so twice in that time.
+const LATELY: Duration = Duration::from_millis(1200);
 /// So many groups that were left are remembered.
 const REMEMBERED: usize = 256;
 /// How long a process that leaves waits for what it sent to arrive.

@@ -19,6 +19,8 @@ pub(crate) struct Invitation {
     pub(crate) secret: Option<Secret>,
     pub(crate) job: String,
     pub(crate) epoch: u64,
+    /// How often others have joined since the round began.
+    pub(crate) growth: u32,
     pub(crate) timeout: Duration,
     pub(crate) liveness: Duration,
     pub(crate) interface: Option<String>,
@@ -46,6 +48,7 @@ impl Builder {
             secret,
             job: self.job.or(environment.job).unwrap_or_else(|| "job".to_owned()),
             epoch: self.epoch.or(environment.epoch).unwrap_or(0),
+            growth: 0,
             timeout: self.timeout.or(environment.timeout).unwrap_or(DEFAULT_TIMEOUT),
             liveness: self.liveness.or(environment.liveness).unwrap_or(DEFAULT_LIVENESS),
             interface: self.interface.or(environment.interface),

@@ -45,6 +45,14 @@ pub(crate) trait Company: Send + Sync + fmt::Debug {
         None
     }
 
+    /// Tells the others that this rank waits, in the end for another.
+    fn say_whom(&self, _rank: usize) {}
+
+    /// For whom a rank waits in the end, as it has said lately.
+    fn whom(&self, _rank: usize) -> Option<usize> {
+        None
+    }
+
     /// Tells everyone that the group has ended and why, in at most [`Alarm::VERDICT`] bytes, unless
     /// somebody has before; and has all threads of this process look that wait for one of them.
     /// When it returns, the group has ended here, and it is settled what it has ended for.
@@ -122,6 +130,21 @@ impl Peers {
                 neighbours.iter().position(|neighbour| neighbour.rank == mourned)
             }
             Self::Apart(company) => company.mourned(by),
+        }
+    }
+
+    /// Tells the others that this rank waits, in the end for another. On one host they see that.
+    pub(super) fn say_whom(&self, rank: usize) {
+        if let Self::Apart(company) = self {
+            company.say_whom(rank);
+        }
+    }
+
+    /// For whom a rank waits in the end, as it has said lately.
+    pub(super) fn whom(&self, rank: usize) -> Option<usize> {
+        match self {
+            Self::Here { .. } => None,
+            Self::Apart(company) => company.whom(rank),
         }
     }
 

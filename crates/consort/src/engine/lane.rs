@@ -81,6 +81,11 @@ impl Place {
         Ok(Self { board, ground, post })
     }
 
+    /// Leaves it to those who may still use it.
+    pub(crate) fn abandon(self) {
+        [self.board, self.ground, self.post].into_iter().for_each(Piece::abandon);
+    }
+
     /// Where it is in the arena.
     pub(crate) fn offsets(&self) -> [u64; 3] {
         [&self.board, &self.ground, &self.post].map(|piece| piece.offset() as u64)
@@ -472,7 +477,10 @@ impl Lane {
     /// Whether no rank makes calls any more: only then may its memory be used for something else,
     /// because a rank that has come far may leave while others still read what it said last.
     pub(crate) fn is_deserted(&self) -> bool {
-        self.board.is_deserted()
+        // Whoever has said that it leaves may just be about to count itself.
+        let died_in_it =
+            |&rank: &usize| self.neighbours[rank].is_dead() && !self.lookout.has_left(rank);
+        self.board.is_deserted((0..self.world()).filter(died_in_it).count())
     }
 
     /// Leaves its memory as it is for those who still read it.

@@ -10,6 +10,7 @@ use consort_sys::reach::Unread;
 use super::company::Peers;
 use super::fate::Fate;
 use super::verdict::{Cause, Ranks, Waiting};
+use crate::backend::Presence;
 use crate::error::Error;
 
 /// A group's ranks, for any thread that waits for one of them. Clones are about the same group.
@@ -96,6 +97,18 @@ impl Lookout {
         self.peers().has_left(rank)
     }
 
+    /// What is known of a rank.
+    pub(crate) fn presence(&self, rank: usize) -> Presence {
+        self.listen();
+        if self.has_left(rank) {
+            Presence::Left
+        } else if self.is_dead(rank) {
+            Presence::Gone
+        } else {
+            Presence::Here
+        }
+    }
+
     /// Whether a rank's process has ended.
     pub(super) fn is_dead(&self, rank: usize) -> bool {
         self.peers().is_dead(rank)
@@ -103,6 +116,7 @@ impl Lookout {
 
     /// Whether it makes sense to wait any longer for ranks of whom all have to be alive and one has
     /// to be there; if there are any, for it may be enough to know that the group goes on.
+    /// If it does, the others hear for whom it is waited.
     pub(crate) fn judge(
         &self,
         ranks: &[usize],
@@ -129,8 +143,20 @@ impl Lookout {
         match here.find(|&rank| self.is_dead(rank)) {
             Some(rank) => Err(Stuck::Dead { rank: self.first_before(self.number(rank)) }),
             None if is_late() => Err(Stuck::Late),
-            None => Ok(()),
+            None => {
+                if let [rank] = *ranks {
+                    self.fate.peers().say_whom(self.last_behind(self.number(rank)));
+                }
+                Ok(())
+            }
         }
+    }
+
+    /// For whom is waited in the end by those who wait for a rank of the group, which may itself be
+    /// waiting for another.
+    fn last_behind(&self, awaited: usize) -> usize {
+        let peers = self.fate.peers();
+        peers.whom(awaited).filter(|&rank| rank != peers.me()).unwrap_or(awaited)
     }
 
     /// A rank's number in the group.
@@ -176,10 +202,14 @@ impl Lookout {
             }
             Stuck::Late => (Cause::Late { missing, waiting }, false),
         };
-        if is_everyones || stakes == Stakes::Group {
-            self.decide(cause)
-        } else {
-            self.fate.excuse(self.in_group(cause))
+        let cause = self.in_group(cause);
+        match cause {
+            Cause::Late { missing, waiting } if stakes == Stakes::Group => {
+                let missing = missing.map(|rank| self.last_behind(rank));
+                self.fate.decide(Cause::Late { missing, waiting })
+            }
+            cause if is_everyones || stakes == Stakes::Group => self.fate.decide(cause),
+            cause => self.fate.excuse(cause),
         }
     }
 

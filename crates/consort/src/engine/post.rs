@@ -70,6 +70,11 @@ impl Post {
         Self::over(lookout, ends, rest, patience).holding(block)
     }
 
+    /// What is known of the other ranks.
+    pub(crate) fn lookout(&self) -> &Lookout {
+        &self.lookout
+    }
+
     /// The same, for a rank that has set this block aside for rings.
     pub(super) fn holding(self, block: Piece) -> Self {
         Self { block: Mutex::new(Some(block)), ..self }

@@ -61,6 +61,13 @@ impl FromIterator<usize> for Ranks {
     }
 }
 
+impl Ranks {
+    /// Others instead of each.
+    pub(super) fn map(self, other: impl Fn(usize) -> usize) -> Self {
+        self.0.into_iter().map(|rank| other(rank as usize)).collect()
+    }
+}
+
 impl Cause {
     /// Finds out in which call this rank and another differ first.
     pub(super) fn differs(board: &Board, me: usize, rank: usize) -> Self {

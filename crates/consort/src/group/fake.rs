@@ -1,7 +1,7 @@
 //! Groups whose other ranks are not there.
 
 use std::net::Ipv4Addr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use consort_store::MemStore;
@@ -62,10 +62,12 @@ impl Group {
             epoch: 0,
             home: Home::of(rank.get()),
             store: Arc::new(MemStore::new()),
+            registry: Arc::new(MemStore::new()),
             options: Options::default(),
             neighbourhood: None,
             wire: None,
-            exit: None,
+            lobby: None,
+            exits: Vec::new(),
         };
         let shared = Shared {
             name: "world".to_owned(),
@@ -73,6 +75,7 @@ impl Group {
             members: (0..world).map(member).collect(),
             world_ranks: (0..world).collect(),
             backend: Arc::new(Fake::new("world", rank, world as usize)),
+            has_successor: OnceLock::new(),
             commons: None,
             job: Arc::new(job),
         };
@@ -95,6 +98,7 @@ impl Group {
             rank,
             members: (0..).zip(ranks).map(member).collect(),
             world_ranks: ranks.iter().map(|&rank| self.world_ranks()[rank]).collect(),
+            has_successor: OnceLock::new(),
             commons: None,
             job: self.shared.job.clone(),
         };

@@ -1,9 +1,8 @@
 //! How a group's ranks reach each other: by shared memory, over the wire, or both.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use consort_plan::Layout;
-use consort_store::Store;
 use consort_sys::host::HostId;
 use consort_sys::wait::Patience;
 
@@ -15,15 +14,6 @@ use crate::exec::Choices;
 use crate::neighbourhood::{Neighbourhood, Places};
 use crate::options::Transport;
 use crate::symm::Commons;
-use crate::wire::Wire;
-
-/// The wire, and the store in which those settle things who meet on it.
-#[derive(Debug)]
-pub(crate) struct Web {
-    pub(crate) wire: Arc<Wire>,
-    /// Does not wait long for the store.
-    pub(crate) store: Arc<dyn Store>,
-}
 
 impl Job {
     /// A group of these members, who have these ranks in the world. Those on this host have set these
@@ -65,7 +55,8 @@ impl Job {
             }
         };
         let job = self.clone();
-        Ok(Shared { name, rank, members, world_ranks, backend, commons, job })
+        let has_successor = OnceLock::new();
+        Ok(Shared { name, rank, members, world_ranks, backend, has_successor, commons, job })
     }
 
     /// For a group whose members do not all share memory; these do, and have set places aside.
@@ -77,16 +68,16 @@ impl Job {
         (here, places): (&[u32], Option<Places>),
     ) -> Result<Arc<dyn Backend>> {
         let several = || Error::SeveralHosts { group: name.to_owned() };
-        let web = self.wire.as_deref().ok_or_else(several)?;
+        let wire = self.wire.as_deref().ok_or_else(several)?;
         let neighbourhood = self.neighbourhood()?;
         let patience = neighbourhood.patience();
         let neighbours =
             world_ranks.iter().map(|&rank| neighbourhood.neighbour(rank).cloned()).collect();
-        let route = Route::new(&web.wire, name, world_ranks, neighbours, &web.store);
+        let route = Route::new(wire, name, world_ranks, neighbours, &self.registry);
         let hosts: Vec<&HostId> = members.iter().map(|member| &member.host).collect();
         let layout = Layout::new(&hosts);
-        let choices = Choices::new(self.options.algorithm.as_deref(), layout.clone())?
-            .sharing(web.wire.cores());
+        let choices =
+            Choices::new(self.options.algorithm.as_deref(), layout.clone())?.sharing(wire.cores());
         let may_share = self.options.transport != Transport::Tcp && layout.is_even();
         let (name, road, post) = match places.filter(|_| may_share && here.len() > 1) {
             Some(places) => {
@@ -97,7 +88,7 @@ impl Job {
             }
             None => {
                 let lookout = Lookout::new(name, route.company());
-                let rest = Rest::Other(web.wire.clone());
+                let rest = Rest::Other(wire.clone());
                 let post = Post::over(lookout.clone(), route.mail(), rest, patience.asking());
                 let wired = Wired::new(route, lookout, choices, patience);
                 ("tcp", Road::Other(Box::new(wired)), Arc::new(post))

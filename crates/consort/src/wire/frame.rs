@@ -37,6 +37,8 @@ pub(crate) enum Kind {
     Bye = 7,
     /// The sender knows of a rank that it is dead.
     Mourn = 8,
+    /// The sender waits in the group: for this rank, in the end.
+    Await = 9,
 }
 
 /// What a frame says of itself.
@@ -53,7 +55,7 @@ pub(crate) struct Header {
     pub(crate) epoch: u64,
     /// Which of the group's calls it belongs to; of a [`Kind::Credit`], how many bytes were used up, of a
     /// [`Kind::Leave`] or [`Kind::Bye`], on how many connections it is said, of a [`Kind::Halt`], who has
-    /// ended the group, of a [`Kind::Mourn`], the rank in the world.
+    /// ended the group, of a [`Kind::Mourn`] or [`Kind::Await`], the rank in the world.
     pub(crate) number: u64,
     /// A digest of that call and of all before it.
     pub(crate) digest: u64,
@@ -96,6 +98,7 @@ impl Header {
             6 => Kind::Ask,
             7 => Kind::Bye,
             8 => Kind::Mourn,
+            9 => Kind::Await,
             other => return Err(format!("there are no frames of kind {other}")),
         };
         if bytes[1] > 1 {
@@ -150,7 +153,7 @@ impl Kind {
             Self::Part => PART,
             Self::Letter => LETTER,
             Self::Halt => VERDICT,
-            Self::Credit | Self::Leave | Self::Ask | Self::Bye | Self::Mourn => 0,
+            Self::Credit | Self::Leave | Self::Ask | Self::Bye | Self::Mourn | Self::Await => 0,
         }
     }
 }
@@ -180,6 +183,7 @@ mod tests {
             Just(Kind::Ask),
             Just(Kind::Bye),
             Just(Kind::Mourn),
+            Just(Kind::Await),
         ];
         let words = any::<[u64; 6]>();
         (kind, any::<(u16, u32)>(), any::<u32>(), any::<Option<u32>>(), words).prop_map(
@@ -204,7 +208,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_without_harm(bytes in any::<[u8; HEADER / 2]>(), kind in 0_u8..10) {
+        fn any_bytes_are_read_without_harm(bytes in any::<[u8; HEADER / 2]>(), kind in 0_u8..11) {
             let mut whole = [0; HEADER];
             whole[..HEADER / 2].copy_from_slice(&bytes);
             whole[0] = kind;

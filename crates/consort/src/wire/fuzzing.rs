@@ -90,7 +90,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_instead_of_headers_do_harm(bytes in any::<[u8; HEADER]>(), kind in 0_u8..10) {
+        fn no_bytes_instead_of_headers_do_harm(bytes in any::<[u8; HEADER]>(), kind in 0_u8..11) {
             let mut bytes = bytes;
             header(&bytes);
             bytes[..2].copy_from_slice(&[kind, 0]);

@@ -1,6 +1,8 @@
 //! What is done with a frame that has come: it is left to the call that asks for it, kept for another,
 //! or heard.
 
+use std::time::Instant;
+
 use consort_sys::view::Target;
 
 use super::frame::{Header, Kind};
@@ -74,6 +76,10 @@ impl Switch {
             Kind::Leave => peer.leave(group, number),
             Kind::Bye => peer.parting.hear_bye(number),
             Kind::Mourn => hub.hear_of_death(from, number),
+            Kind::Await => {
+                let station = hub.stations.entry(group).or_default();
+                station.awaits.insert(from, (number, Instant::now()));
+            }
             Kind::Ask => {
                 let station = hub.stations.entry(group).or_default();
                 station.hear(from, kept.header);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, ThreadId};
+use std::time::Instant;
 
 use super::Switch;
 use super::frame::{Header, Kind};
@@ -26,6 +27,8 @@ pub(super) struct Station {
     /// Whose frames a call waits for, on which thread.
     pub(super) awaited: Vec<u32>,
     pub(super) awaits_on: Option<ThreadId>,
+    /// For whom ranks wait, as they have said, and when.
+    pub(super) awaits: BTreeMap<u32, (u64, Instant)>,
     /// Calls in which ranks have said that they wait for this one, the last ones of each.
     pub(super) asks: Vec<(u32, Header)>,
 }

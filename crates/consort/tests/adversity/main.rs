@@ -9,6 +9,8 @@ mod invitation;
 mod kills;
 mod meet;
 mod meeting;
+mod newcomers;
 mod reach;
 mod shortage;
+mod survivors;
 mod threads;

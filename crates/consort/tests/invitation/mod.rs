@@ -5,7 +5,12 @@ use consort_testkit::{Context, Kind};
 
 /// A builder that knows this rank, where it meets the others, and over what data is to travel.
 pub(crate) fn invited(ctx: &Context) -> Builder {
-    let asking = format!("?rank={}&world={}", ctx.rank(), ctx.world());
+    invited_to(ctx, ctx.world())
+}
+
+/// The same for the first so many ranks.
+pub(crate) fn invited_to(ctx: &Context, world: u32) -> Builder {
+    let asking = format!("?rank={}&world={world}", ctx.rank());
     if let Some(host) = ctx.address_of(0) {
         // Nobody else is on this host who could have the port.
         let address = format!("tcp://{}{asking}", host.at(29_500));

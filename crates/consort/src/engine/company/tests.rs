@@ -13,6 +13,8 @@ use crate::error::Error;
 pub(in crate::engine) struct List {
     pub(in crate::engine) left: Vec<usize>,
     pub(in crate::engine) dead: Vec<usize>,
+    /// Who waits for whom, as it has said.
+    pub(in crate::engine) waits: Vec<(usize, usize)>,
     /// Who knew of whom that it was dead.
     pub(in crate::engine) mourned: Vec<(usize, usize)>,
     pub(in crate::engine) end: Option<(usize, Vec<u8>)>,
@@ -70,6 +72,14 @@ impl Company for Member {
 
     fn mourned(&self, by: usize) -> Option<usize> {
         self.list().mourned.iter().find(|(it, _)| *it == by).map(|(_, rank)| *rank)
+    }
+
+    fn say_whom(&self, rank: usize) {
+        self.list().waits.push((self.me, rank));
+    }
+
+    fn whom(&self, rank: usize) -> Option<usize> {
+        self.list().waits.iter().rfind(|(it, _)| *it == rank).map(|(_, rank)| *rank)
     }
 
     fn halt(&self, verdict: &[u8]) {
@@ -135,7 +145,7 @@ fn of_ranks_that_ended_one_because_of_the_other_the_first_is_named() {
     let blamed = |left: &[usize], dead: &[usize], mourned: &[(usize, usize)]| {
         let members = Member::several(4);
         let [left, dead] = [left, dead].map(<[usize]>::to_vec);
-        *members[0].list() = List { left, dead, mourned: mourned.to_vec(), end: None };
+        *members[0].list() = List { left, dead, mourned: mourned.to_vec(), ..List::default() };
         match members[0].lookout().judge(&[3], || false) {
             Err(Stuck::Dead { rank }) => Some(rank),
             Err(Stuck::Left { .. }) => None,
@@ -153,6 +163,23 @@ fn of_ranks_that_ended_one_because_of_the_other_the_first_is_named() {
     assert!(
         blamed(&[], &[3], &[(3, 1), (1, 2), (2, 1)]).is_some_and(|rank| rank == 1 || rank == 2)
     );
+}
+
+#[test]
+fn of_ranks_that_wait_one_for_the_other_the_last_is_late() {
+    let members = Member::several(4);
+    let waits = |rank: usize, awaited: usize| members[rank].lookout().judge(&[awaited], || false);
+    assert!(waits(2, 3).is_ok() && waits(1, 2).is_ok() && waits(0, 1).is_ok());
+    assert_eq!(members[0].list().waits, [(2, 3), (1, 3), (0, 3)]);
+    let missing = [1, 3].into_iter().collect();
+    let error = members[0].lookout().give_up(Stuck::Late, waiting(), missing, Stakes::Group);
+    assert!(matches!(&error, Error::Late { missing, .. } if missing == &[3]), "{error}");
+    // If all wait for each other, each says whom it waits for itself.
+    let members = Member::several(2);
+    members[0].list().waits.push((1, 0));
+    let missing = [1].into_iter().collect();
+    let error = members[0].lookout().give_up(Stuck::Late, waiting(), missing, Stakes::Group);
+    assert!(matches!(&error, Error::Late { missing, .. } if missing == &[1]), "{error}");
 }
 
 #[test]

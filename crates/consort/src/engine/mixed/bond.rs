@@ -70,6 +70,14 @@ impl Company for Bond {
         self.route.mourned(by)
     }
 
+    fn say_whom(&self, rank: usize) {
+        self.route.say_whom(rank);
+    }
+
+    fn whom(&self, rank: usize) -> Option<usize> {
+        self.route.whom(rank)
+    }
+
     fn halt(&self, verdict: &[u8]) {
         self.route.halt(verdict);
         self.say_here();

@@ -33,6 +33,8 @@ struct Inner {
     left: Mutex<Vec<bool>>,
     /// When somebody who does not wait in a call asked the store last.
     asked: Mutex<Instant>,
+    /// For whom this rank waits, as it has told the others, and when.
+    said: Mutex<(usize, Instant)>,
 }
 
 impl Route {
@@ -57,6 +59,7 @@ impl Route {
             store: store.clone(),
             left: Mutex::new(vec![false; ranks.len()]),
             asked: Mutex::new(Instant::now()),
+            said: Mutex::new((me, Instant::now())),
         }))
     }
 
@@ -189,6 +192,21 @@ impl Company for Route {
         self.member(wire.mourned(ranks[by]).or_else(here)?)
     }
 
+    fn say_whom(&self, rank: usize) {
+        let Inner { wire, group, ranks, said, .. } = &*self.0;
+        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        let pause = if said.0 == rank { AGAIN } else { SOON };
+        if said.1.elapsed() >= pause {
+            *said = (rank, Instant::now());
+            wire.say_whom(*group, ranks, ranks[rank]);
+        }
+    }
+
+    fn whom(&self, rank: usize) -> Option<usize> {
+        let Inner { wire, group, ranks, .. } = &*self.0;
+        self.member(wire.whom(*group, ranks[rank])?)
+    }
+
     fn halt(&self, verdict: &[u8]) {
         let Inner { wire, group, ranks, store, me, .. } = &*self.0;
         let mine = Ending { by: *me as u32, verdict: verdict.to_vec() };
@@ -244,6 +262,10 @@ fn left_key(group: u64, rank: usize) -> String {
     format!("left/{group:016x}/{rank}")
 }
 
+/// For whom a rank waits it tells so often, if that changes,
+const SOON: Duration = Duration::from_millis(30);
+/// and if it does not.
+const AGAIN: Duration = Duration::from_millis(500);
 /// How long the store is left alone by those who wait for messages.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How many ranks it is asked about.

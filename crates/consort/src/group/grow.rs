@@ -1,0 +1,99 @@
+//! A group with those who came later.
+
+use std::time::Duration;
+
+use super::Group;
+use crate::builder::Invitation;
+use crate::error::{Error, Result};
+use crate::meeting::{self, Ticket, Welcome};
+
+impl Group {
+    /// How many processes wait to [join](crate::Builder::join) the job. Asks the job's store.
+    ///
+    /// ```
+    /// let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// assert_eq!(group.newcomers()?, 0);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the store is gone.
+    pub fn newcomers(&self) -> Result<usize> {
+        self.shared.job.home.check()?;
+        self.shared.job.lobby.as_ref().map_or(Ok(0), |(lobby, _)| lobby.waiting())
+    }
+
+    /// A new group of this one's ranks, with the same numbers, and the processes that wait to
+    /// [join](crate::Builder::join), with numbers after them. Every rank of this group has to call it.
+    /// If nobody waits, or nobody answers any more, it is this group.
+    ///
+    /// They all meet anew, in the same store: the new group has memory and connections of its own. This
+    /// group goes on, whether or not that succeeds, until it is dropped.
+    ///
+    /// ```no_run
+    /// # let mut group = consort::init()?;
+    /// // Between two steps of training.
+    /// let mut waiting = [group.newcomers()? as u64];
+    /// group.broadcast(&mut waiting, 0)?;
+    /// if waiting[0] > 0 {
+    ///     group = group.grow()?;
+    ///     // Rank 0 tells the newcomers where the training is, and the parameters.
+    /// }
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// * [`Error::PeerUnable`]: rank 0 cannot reach the store.
+    /// * [`Error::Missing`]: somebody did not come to the meeting.
+    /// * As any [`call`](Self::call).
+    pub fn grow(&self) -> Result<Self> {
+        let Some((lobby, invitation)) = &self.shared.job.lobby else { return Ok(self.clone()) };
+        self.check_can_wait("grow")?;
+        let mut found = [0_u32; 2];
+        let mut trouble = None;
+        let mut tickets = Vec::new();
+        if self.rank() == 0 {
+            let called = lobby.call();
+            match called.and_then(|called| Ok((called, lobby.next_growth()?))) {
+                Ok((called, growth)) => {
+                    found = [called.len() as u32, growth];
+                    tickets = called;
+                }
+                Err(error) => (found, trouble) = ([u32::MAX; 2], Some(error)),
+            }
+        }
+        self.broadcast(&mut found, 0)?;
+        match found {
+            [u32::MAX, _] => Err(trouble.unwrap_or_else(|| self.unable())),
+            [0, _] => Ok(self.clone()),
+            [count, growth] => self.meet_with(invitation, &tickets, count, growth),
+        }
+    }
+
+    fn meet_with(
+        &self,
+        invitation: &Invitation,
+        tickets: &[Ticket],
+        count: u32,
+        growth: u32,
+    ) -> Result<Self> {
+        let old = self.world() as u32;
+        let world = old.saturating_add(count);
+        if let Some((lobby, _)) = &self.shared.job.lobby {
+            lobby.admit(tickets, Welcome { rank: old, world, growth })?;
+        }
+        let timeout = self.timeout.max(LEAST);
+        let (rank, invitation) = (self.rank().get(), invitation.clone());
+        let invitation = Invitation { rank, world, growth, timeout, ..invitation };
+        let group = meeting::hold(&invitation, self.shared.job.exits.clone())?;
+        Ok(group.within(self.timeout))
+    }
+
+    fn unable(&self) -> Error {
+        let (group, reason) = (self.name().to_owned(), "it cannot reach the store".to_owned());
+        Error::PeerUnable { group, rank: 0, call: "grow", reason }
+    }
+}
+
+/// A meeting takes longer than most calls.
+const LEAST: Duration = Duration::from_secs(10);

@@ -1,0 +1,292 @@
+//! The group of those who are left.
+
+mod agreement;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use consort_store::{Deadline, Error as StoreError, ErrorKind, Store, Swap};
+
+use self::agreement::{Card, Table};
+use super::{Group, Member, Rank};
+use crate::backend::Presence;
+use crate::engine::Place;
+use crate::error::{Error, Result};
+use crate::neighbourhood::Places;
+use crate::verdict::{decode, encode};
+
+impl Group {
+    /// A new group of the ranks that are left, after some have died: in the order of their ranks here,
+    /// numbered anew. Every rank that is alive has to call it, and gets it or learns that it is left out.
+    /// The dead have no part in it.
+    ///
+    /// This group ends with it, if it has not ended: whoever waits in one of its calls gets an error, and
+    /// can call this too. The ranks agree on who is left, also when they know of different deaths, and
+    /// when others die meanwhile. When it returns, all ranks of the new group were there. What was on its
+    /// way in this group does not reach the new one.
+    ///
+    /// It needs the job's [store](Self::store): where rank 0 holds that, and no launcher, rank 0's death
+    /// is the end of the job.
+    ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// # let mut gradients = [1.0_f32];
+    /// let group = match group.all_reduce(&mut gradients, consort::ReduceOp::Avg) {
+    ///     Err(error) if error.kind() == consort::ErrorKind::PeerGone => group.shrink()?,
+    ///     result => result.map(|()| group)?,
+    /// };
+    /// # assert_eq!(group.shrink()?.name(), "world~1");
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// * [`Error::Late`]: ranks that are alive have not called it within the group's
+    ///   [timeout](Self::timeout). They can be [left out](Self::shrink_without).
+    /// * [`Error::LeftOut`]: the others go on without this rank.
+    /// * [`Error::Store`]: the store is gone.
+    /// * [`Error::Argument`]: this rank has a smaller group already.
+    pub fn shrink(&self) -> Result<Self> {
+        self.shrink_without(&[])
+    }
+
+    /// As [`shrink`](Self::shrink), without these ranks of this group, alive or not: those that are stuck,
+    /// or too slow. It is enough if one rank names them. They get [`Error::LeftOut`] if they come.
+    ///
+    /// ```
+    /// # let group = consort::Group::fake(0, 4)?;
+    /// let rest = group.shrink_without(&[1, 3])?;
+    /// assert_eq!(rest.world_ranks(), [0, 2]);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`shrink`](Self::shrink); and when a rank does not exist or is this one.
+    pub fn shrink_without(&self, ranks: &[u32]) -> Result<Self> {
+        if let Some(rank) = ranks.iter().find(|&&rank| rank as usize >= self.world()) {
+            let what = format!("there is no rank {rank} in a group of {}", self.world());
+            return Err(Error::Argument(what));
+        }
+        if ranks.contains(&self.rank().get()) {
+            let what = "a rank cannot leave itself out: it need not call this".to_owned();
+            return Err(Error::Argument(what));
+        }
+        if self.shared.job.neighbourhood.is_none() {
+            let is_in = |rank: &usize| !ranks.contains(&(*rank as u32));
+            return self.fake_part(&(0..self.world()).filter(is_in).collect::<Vec<_>>());
+        }
+        self.check_can_wait("shrink")?;
+        let until = Deadline::after(self.timeout);
+        let mut smaller = self.survivors(ranks, until)?;
+        loop {
+            let rest = until.remaining().unwrap_or(self.timeout);
+            match smaller.within(rest).barrier() {
+                Ok(()) => return Ok(smaller),
+                // Somebody has died since.
+                Err(error) if error.kind() == ErrorKind::PeerGone => {
+                    smaller = smaller.survivors(&[], until)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Agrees with the others on the new group. They need not all be alive by now.
+    fn survivors(&self, without: &[u32], until: Deadline) -> Result<Self> {
+        if self.shared.has_successor.set(()).is_err() {
+            let what = format!("group {} was made smaller before: use that one", self.name());
+            return Err(Error::Argument(what));
+        }
+        self.abort("it is made smaller");
+        let place = self.shared.job.neighbourhood()?.take_place(self.world());
+        let mut assembly = Assembly::of(self, without, until);
+        match place {
+            Err(error) => {
+                // Without this rank's card the others would wait for it.
+                assembly.show()?;
+                Err(error)
+            }
+            Ok(place) => {
+                assembly.mine.place = Some(place.offsets());
+                match assembly.agree() {
+                    Ok(chosen) => self.remainder(place, &chosen, &assembly.table()?),
+                    Err(error) => {
+                        // The others may count on it.
+                        place.abandon();
+                        Err(error)
+                    }
+                }
+            }
+        }
+    }
+
+    /// The new group of these ranks of this one.
+    fn remainder(&self, mine: Place, chosen: &[u32], table: &Table) -> Result<Self> {
+        let host = &self.members()[self.rank().index()].host;
+        let is_here = |rank: &&u32| self.members()[**rank as usize].host == *host;
+        let place_of = |&rank: &u32| {
+            let unknown = || Error::Argument(format!("rank {rank} is in, but has shown nothing"));
+            table.place_of(rank).ok_or_else(unknown)
+        };
+        let offsets = chosen.iter().filter(is_here).map(place_of).collect::<Result<_>>()?;
+        let members = (0..)
+            .zip(chosen)
+            .map(|(rank, &old)| Member { rank: Rank(rank), ..self.members()[old as usize].clone() })
+            .collect();
+        let world_ranks = chosen.iter().map(|&rank| self.world_ranks()[rank as usize]).collect();
+        let rank = chosen.iter().position(|&rank| rank == self.rank().get());
+        let rank = Rank(rank.expect("this rank is one of them") as u32);
+        let places = Some(Places { mine, offsets });
+        let name = successor(self.name());
+        let shared = self.shared.job.form(name, rank, members, world_ranks, places)?;
+        Ok(Self { shared: Arc::new(shared), timeout: self.timeout })
+    }
+}
+
+/// The survivors of a group, as they meet in the store.
+struct Assembly<'a> {
+    group: &'a Group,
+    store: &'a dyn Store,
+    /// What they have shown so far.
+    log: Vec<u8>,
+    /// This rank's card.
+    mine: Card,
+    until: Deadline,
+    began: Instant,
+}
+
+impl<'a> Assembly<'a> {
+    fn of(group: &'a Group, without: &[u32], until: Deadline) -> Self {
+        let without = without.iter().copied().collect();
+        let mine = Card { rank: group.rank().get(), without, ..Card::default() };
+        let store = &*group.shared.job.registry;
+        Self { group, store, log: Vec::new(), mine, until, began: Instant::now() }
+    }
+
+    /// Waits until it is settled who is in, or settles it.
+    fn agree(&mut self) -> Result<Vec<u32>> {
+        let chosen = loop {
+            if self.look_round() || self.log.is_empty() {
+                self.show()?;
+            }
+            self.hear(Deadline::after(LOOK).min(self.until))?;
+            if let Some(settled) = self.settled()? {
+                break settled;
+            }
+            let table = self.table()?;
+            if let Some(mine) = table.decide() {
+                break self.settle(&mine)?;
+            }
+            if self.until.has_passed() {
+                return Err(self.late(table.awaited()));
+            }
+        };
+        // Those who are in have shown their cards before that was settled.
+        self.hear(Deadline::now())?;
+        if chosen.contains(&self.mine.rank) {
+            Ok(chosen)
+        } else {
+            let (group, rank) = (self.group.name().to_owned(), self.mine.rank);
+            Err(Error::LeftOut { group, rank, others: chosen })
+        }
+    }
+
+    /// Takes notice of who has died or left. Whether that is new.
+    fn look_round(&mut self) -> bool {
+        let (dead, left) = (self.mine.dead.len(), self.mine.left.len());
+        for rank in 0..self.group.world() as u32 {
+            match self.group.shared.backend.presence(Rank(rank)) {
+                Presence::Gone => self.mine.dead.insert(rank),
+                Presence::Left => self.mine.left.insert(rank),
+                Presence::Here => continue,
+            };
+        }
+        (dead, left) != (self.mine.dead.len(), self.mine.left.len())
+    }
+
+    fn show(&self) -> Result<()> {
+        Ok(self.store.append(&self.key("cards"), &self.mine.entry())?)
+    }
+
+    /// Reads what was shown, if it changes in time.
+    fn hear(&mut self, until: Deadline) -> Result<()> {
+        match self.store.get_changed(&self.key("cards"), &self.log, until) {
+            Ok(log) => self.log = log,
+            Err(StoreError::Timeout { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    fn table(&self) -> Result<Table> {
+        let read = Table::read(self.group.world(), &self.log);
+        read.map_err(|what| self.unreadable(&format!("what the survivors have shown {what}")))
+    }
+
+    /// Who is in, if that is settled.
+    fn settled(&self) -> Result<Option<Vec<u32>>> {
+        match self.store.get(&self.key("settled"), Deadline::now()) {
+            Ok(settled) => self.read(&settled).map(Some),
+            Err(StoreError::Timeout { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Settles who is in, unless somebody has.
+    fn settle(&self, chosen: &[u32]) -> Result<Vec<u32>> {
+        let chosen = chosen.to_vec();
+        match self.store.compare_set(&self.key("settled"), None, &encode(&chosen))? {
+            Swap::Differs(settled) => self.read(&settled),
+            Swap::Swapped | Swap::Missing => Ok(chosen),
+        }
+    }
+
+    fn read(&self, settled: &[u8]) -> Result<Vec<u32>> {
+        let read: Result<Vec<u32>, String> = decode(settled);
+        let chosen = read.map_err(|what| self.unreadable(&format!("what was settled {what}")))?;
+        match chosen.iter().find(|&&rank| rank as usize >= self.group.world()) {
+            Some(rank) => Err(self.unreadable(&format!("what was settled names rank {rank}"))),
+            None => Ok(chosen),
+        }
+    }
+
+    fn unreadable(&self, what: &str) -> Error {
+        Error::Argument(format!("group {} cannot be made smaller: {what}", self.group.name()))
+    }
+
+    fn late(&self, missing: Vec<u32>) -> Error {
+        Error::Late {
+            group: self.group.name().to_owned(),
+            missing,
+            by: self.mine.rank,
+            call: "shrink".into(),
+            number: 0,
+            waited: self.began.elapsed(),
+        }
+    }
+
+    fn key(&self, what: &str) -> String {
+        format!("shrink/{}/{what}", self.group.name())
+    }
+}
+
+/// The name of the group that follows one.
+fn successor(name: &str) -> String {
+    let numbered = name.rsplit_once('~').and_then(|(name, last)| Some((name, last.parse().ok()?)));
+    let (name, last): (&str, u64) = numbered.unwrap_or((name, 0));
+    format!("{name}~{}", last.saturating_add(1))
+}
+
+/// How often somebody looks whether others have died.
+const LOOK: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_that_follow_each_other_are_counted() {
+        assert_eq!(successor("world"), "world~1");
+        assert_eq!(successor("world~9"), "world~10");
+        assert_eq!(successor("world~1/0#3"), "world~1/0#3~1");
+    }
+}
