@@ -224,7 +224,7 @@ impl Builder {
         self
     }
 
-    /// Meets the other ranks. A process comes to each round of a job once: to meet again, all ranks
+    /// Meets the other ranks, or [joins](Self::join) them if the environment says so. A process comes to each round of a job once: to meet again, all ranks
     /// give another [`epoch`](Self::epoch).
     ///
     /// # Errors
@@ -233,7 +233,10 @@ impl Builder {
     /// [`Differs`](crate::Error::Differs) when they were set up differently;
     /// [`Twice`](crate::Error::Twice) when this process has come to this round before.
     pub fn init(self) -> Result<Group> {
-        meeting::hold(&self.complete()?, Vec::new())
+        match self.environment.joins {
+            true => self.join(),
+            false => meeting::hold(&self.complete()?, Vec::new()),
+        }
     }
 
     /// Joins a job that runs: waits until its ranks [take this process in](Group::grow), which gives it

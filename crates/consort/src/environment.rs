@@ -20,6 +20,8 @@ pub(crate) struct Said {
     pub(crate) secret_file: Option<String>,
     pub(crate) job: Option<String>,
     pub(crate) epoch: Option<u64>,
+    /// Whether it is to join a job that runs.
+    pub(crate) joins: bool,
     pub(crate) timeout: Option<std::time::Duration>,
     pub(crate) liveness: Option<std::time::Duration>,
     pub(crate) interface: Option<String>,
@@ -56,6 +58,7 @@ impl Variables {
             secret_file: self.text("CONSORT_SECRET_FILE"),
             job: self.text("CONSORT_JOB"),
             epoch: self.number("CONSORT_EPOCH", &mut wrong),
+            joins: self.is_on("CONSORT_JOIN", &mut wrong),
             timeout: self.duration("CONSORT_TIMEOUT", &mut wrong),
             liveness: self.duration("CONSORT_LIVENESS", &mut wrong),
             interface: self.text("CONSORT_INTERFACE"),
@@ -80,6 +83,17 @@ impl Variables {
         for name in self.0.keys().filter(|name| name.starts_with(OURS)) {
             if !VARIABLES.contains(&name.as_str()) {
                 wrong.push(format!("{name} is not known; there are {}", VARIABLES.join(", ")));
+            }
+        }
+    }
+
+    fn is_on(&self, name: &str, wrong: &mut Vec<String>) -> bool {
+        match self.0.get(name).map(String::as_str) {
+            None | Some("off") => false,
+            Some("on") => true,
+            Some(other) => {
+                wrong.push(format!("{name}={other}: give on or off"));
+                false
             }
         }
     }
@@ -245,11 +259,12 @@ fn first_host(list: &str) -> Option<String> {
 const OURS: &str = "CONSORT_";
 /// The variables of consort's own. `CONSORT_LOG` is the `consort` program's, the others are for
 /// [`init`](crate::init), which explains them.
-pub const VARIABLES: [&str; 15] = [
+pub const VARIABLES: [&str; 16] = [
     "CONSORT_RDZV",
     "CONSORT_SECRET_FILE",
     "CONSORT_JOB",
     "CONSORT_EPOCH",
+    "CONSORT_JOIN",
     "CONSORT_TIMEOUT",
     "CONSORT_LIVENESS",
     "CONSORT_INTERFACE",

@@ -117,6 +117,7 @@ pub use work::{Begun, Completion, Failed, Work};
 /// | `CONSORT_RDZV` | `tcp://host:port` or `file:///path` | |
 /// | `CONSORT_SECRET_FILE` | 64 hexadecimal digits that only the owner may read | |
 /// | `CONSORT_JOB`, `CONSORT_EPOCH` | which job and which of its rounds this is | `job`, 0 |
+/// | `CONSORT_JOIN` | whether to [join](Builder::join) a job that runs: `on` or `off` | `off` |
 /// | `CONSORT_TIMEOUT` | how long to wait for the other ranks | `10m` |
 /// | `CONSORT_LIVENESS` | how long a host may be silent | `10s` |
 /// | `CONSORT_INTERFACE` | the name or address of the network interface to use | the one that leads to the store |

@@ -39,6 +39,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "K", default_value_t = 0)]
     pub(crate) max_restarts: u32,
 
+    /// How many ranks of each host may fail while the others go on, which have to be able to: their
+    /// programs `shrink` their groups.
+    #[arg(long, value_name = "K", default_value_t = 0)]
+    pub(crate) tolerate: u32,
+
+    /// Start a rank that has failed and is tolerated again, to join the others (its CONSORT_JOIN is
+    /// on), whose programs `grow` their groups.
+    #[arg(long, requires = "tolerate")]
+    pub(crate) replace: bool,
+
     /// How long ranks wait for each other, ten minutes unless given (their CONSORT_TIMEOUT).
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) timeout: Option<Duration>,
@@ -141,6 +151,7 @@ Examples:
   Four ranks on this machine:
       consort run -n 4 -- python train.py --epochs 3
   One rank per core, started again up to twice, output in files:
+      consort run -n 4 --tolerate 2 --replace -- ./train
       consort run -n auto --max-restarts 2 --log-dir logs -- ./train
   Two hosts with eight ranks each; the same line on both:
       consort run --nnodes 2 -n 8 --rdzv tcp://host0:29400 --secret-file job.secret -- ./train

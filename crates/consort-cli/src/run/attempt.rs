@@ -55,7 +55,8 @@ pub(crate) fn run_attempt(
     let mut output = open_output(job, place)?;
     let mut crew = Crew::start(job, place, &mut output, inbox)?;
     tracing::info!(job = place.job, epoch = place.epoch, world = place.world, "ranks started");
-    let verdict = supervise(&mut crew, place.epoch, inbox);
+    let watch = Watch { crew: &mut crew, job, place, output: &output, failed: 0 };
+    let verdict = watch.until_the_end(inbox)?;
     match &verdict {
         Verdict::Failed(local_rank, exit) => {
             if place.nodes > 1 {
@@ -135,23 +136,71 @@ impl Verdict {
     }
 }
 
-fn supervise(crew: &mut Crew<'_>, epoch: u64, inbox: &mut Inbox) -> Verdict {
-    loop {
-        match inbox.next() {
-            Event::Exited(exit) => match crew.note(exit) {
-                Some(local_rank) if !exit.status.is_success() => {
-                    return Verdict::Failed(local_rank, exit);
+/// A watch over the ranks of this host until something ends the attempt.
+struct Watch<'a, 'job> {
+    crew: &'a mut Crew<'job>,
+    job: &'a Job,
+    place: &'a Placement,
+    output: &'a Output,
+    /// How many ranks have failed so far.
+    failed: u32,
+}
+
+impl Watch<'_, '_> {
+    fn until_the_end(mut self, inbox: &mut Inbox) -> Result<Verdict, RunError> {
+        let epoch = self.place.epoch;
+        loop {
+            match inbox.next() {
+                Event::Exited(exit) => {
+                    if let Some(verdict) = self.take_note(exit, inbox)? {
+                        return Ok(verdict);
+                    }
                 }
-                Some(_) if crew.all_exited() => return Verdict::AllDone,
-                _ => {}
-            },
-            Event::Signal(signal) if asks_to_end(signal) => return Verdict::Signalled(signal),
-            Event::Signal(signal) => crew.signal_all(signal),
-            Event::OutputClosed(error) => return Verdict::OutputClosed(error),
-            Event::News(of, Ok(news)) if of == epoch => return Verdict::Called(news),
-            Event::News(of, Err(error)) if of == epoch => return Verdict::StoreLost(error),
-            Event::OutputDone | Event::News(..) => {}
+                Event::Signal(signal) if asks_to_end(signal) => {
+                    return Ok(Verdict::Signalled(signal));
+                }
+                Event::Signal(signal) => self.crew.signal_all(signal),
+                Event::OutputClosed(error) => return Ok(Verdict::OutputClosed(error)),
+                Event::News(of, Ok(news)) if of == epoch => return Ok(Verdict::Called(news)),
+                Event::News(of, Err(error)) if of == epoch => return Ok(Verdict::StoreLost(error)),
+                Event::OutputDone | Event::News(..) => {}
+            }
         }
+    }
+
+    fn take_note(&mut self, exit: Exit, inbox: &Inbox) -> Result<Option<Verdict>, RunError> {
+        let Some(local_rank) = self.crew.note(exit) else { return Ok(None) };
+        if !exit.status.is_success() {
+            self.failed += 1;
+            if self.failed > self.job.settings.tolerate {
+                return Ok(Some(Verdict::Failed(local_rank, exit)));
+            }
+            self.tolerate(local_rank, exit, inbox)?;
+        }
+        Ok(match (self.crew.all_exited(), self.crew.any_succeeded()) {
+            (false, _) => None,
+            (true, true) => Some(Verdict::AllDone),
+            (true, false) => Some(Verdict::Failed(local_rank, exit)),
+        })
+    }
+
+    /// Lets the others go on, perhaps with another in its stead.
+    fn tolerate(&mut self, local_rank: u32, exit: Exit, inbox: &Inbox) -> Result<(), RunError> {
+        let Self { crew, job, place, output, failed } = self;
+        let (rank, after) = (place.rank(local_rank), exit.at - crew.began());
+        let (status, most) = (exit.status, job.settings.tolerate);
+        let next = match job.settings.replace {
+            true => "it is started again, to join the others",
+            false => "the others go on",
+        };
+        notice(format_args!(
+            "rank {rank} failed after {after:.1?}: {status}; {next} (failure {failed} of {most} that \
+             are tolerated)"
+        ));
+        if job.settings.replace {
+            crew.replace(place, local_rank, output, inbox)?;
+        }
+        Ok(())
     }
 }
 

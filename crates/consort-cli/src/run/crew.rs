@@ -1,9 +1,10 @@
 //! The ranks of this host as processes: started together, ended together.
 
 use std::env;
-use std::io::{self, PipeWriter};
+use std::io::{self, PipeReader, PipeWriter};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::process::Child;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
@@ -27,8 +28,10 @@ use super::signals::asks_to_end;
 /// number is nobody else's, and a signal to its group reaches what it started and nothing else.
 #[derive(Debug)]
 pub(crate) struct Crew<'job> {
-    guard: &'job Guard,
+    job: &'job Job,
     members: Vec<Member>,
+    /// Those in whose stead others were started.
+    replaced: Vec<Member>,
     began: Instant,
 }
 
@@ -36,6 +39,8 @@ pub(crate) struct Crew<'job> {
 struct Member {
     process: Child,
     exit: Option<Exit>,
+    /// What one who replaces it would write to, if somebody may.
+    streams: Option<[OwnedFd; 2]>,
 }
 
 /// What became of a crew.
@@ -62,18 +67,21 @@ impl<'job> Crew<'job> {
         output: &mut Output,
         inbox: &mut Inbox,
     ) -> Result<Self, RunError> {
-        let mut crew = Self { guard: &job.guard, members: Vec::new(), began: Instant::now() };
+        let (members, replaced) = Default::default();
+        let mut crew = Self { job, members, replaced, began: Instant::now() };
         let cannot_watch = |error| RunError::System { doing: "watch the ranks", error };
         let mut deaths = Deaths::new().map_err(cannot_watch)?;
         for local_rank in 0..place.local_world {
             if inbox.has_signal(asks_to_end) {
                 break;
             }
-            let (lifeline, held) = io::pipe().map_err(cannot_watch)?;
-            let process = start_rank(job, place, local_rank, held, output)?;
-            let number = Pid::from_child(&process);
-            crew.members.push(Member { process, exit: None });
-            deaths.add(number, lifeline).map_err(cannot_watch)?;
+            let rank = place.rank(local_rank);
+            let cannot_start = |error| RunError::Start { rank, error };
+            let streams = output.open(rank).map_err(cannot_start)?;
+            let start = Start { job, place, local_rank, joins: false };
+            let (member, lifeline) = start.member(streams, output)?;
+            deaths.add(member.group(), lifeline).map_err(cannot_watch)?;
+            crew.members.push(member);
         }
         deaths.report_to(inbox.sender()).map_err(cannot_watch)?;
         let cannot_read = |error| RunError::System { doing: "read the ranks' output", error };
@@ -86,6 +94,36 @@ impl<'job> Crew<'job> {
         let place = self.members.iter().position(|member| member.group() == exit.process)?;
         self.members[place].exit = Some(exit);
         u32::try_from(place).ok()
+    }
+
+    /// Starts a rank again that has failed, as one who joins the others. It writes to where the first
+    /// one wrote.
+    pub(crate) fn replace(
+        &mut self,
+        place: &Placement,
+        local_rank: u32,
+        output: &Output,
+        inbox: &Inbox,
+    ) -> Result<(), RunError> {
+        let rank = place.rank(local_rank);
+        let nothing = || io::Error::other("there is nothing it could write to");
+        let gone = &mut self.members[local_rank as usize];
+        let streams = gone.streams.take().ok_or_else(nothing);
+        let streams = streams.map_err(|error| RunError::Start { rank, error })?;
+        let start = Start { job: self.job, place, local_rank, joins: true };
+        let (member, lifeline) = start.member(streams, output)?;
+        let cannot_watch = |error| RunError::System { doing: "watch the ranks", error };
+        let mut deaths = Deaths::new().map_err(cannot_watch)?;
+        deaths.add(member.group(), lifeline).map_err(cannot_watch)?;
+        deaths.report_to(inbox.sender()).map_err(cannot_watch)?;
+        self.replaced.push(std::mem::replace(gone, member));
+        Ok(())
+    }
+
+    /// Whether a rank has ended well.
+    pub(crate) fn any_succeeded(&self) -> bool {
+        let is_well = |member: &Member| member.exit.is_some_and(|exit| exit.status.is_success());
+        self.members.iter().any(is_well)
     }
 
     /// Whether every rank has exited by itself.
@@ -146,7 +184,7 @@ impl<'job> Crew<'job> {
         inbox: &mut Inbox,
         others: &mut Vec<Event>,
     ) -> Waited {
-        let groups: Vec<Pid> = self.members.iter().map(Member::group).collect();
+        let groups: Vec<Pid> = self.all().map(Member::group).collect();
         loop {
             let mut wake = until;
             if self.all_exited() {
@@ -169,31 +207,21 @@ impl<'job> Crew<'job> {
     }
 
     fn send(&self, signal: Signal) {
-        for member in &self.members {
-            process_group::signal(member.group(), signal);
-        }
+        self.all().for_each(|member| process_group::signal(member.group(), signal));
+    }
+
+    /// Also those that were replaced: what they started may still run.
+    fn all(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter().chain(&self.replaced)
     }
 
     fn reap(&mut self) -> Vec<Option<Exit>> {
+        let guard = &self.job.guard;
+        for member in std::mem::take(&mut self.replaced) {
+            member.reap(guard);
+        }
         let members = std::mem::take(&mut self.members);
-        members
-            .into_iter()
-            .map(|mut member| {
-                if member.exit.is_some() {
-                    self.guard.forget(member.group());
-                    // It has exited, so this neither waits nor fails.
-                    let _ = member.process.wait();
-                } else {
-                    let process = member.process.id();
-                    tracing::error!(
-                        process,
-                        "a rank does not end, not even by SIGKILL; it is \
-                                              probably stuck in the kernel"
-                    );
-                }
-                member.exit
-            })
-            .collect()
+        members.into_iter().map(|member| member.reap(guard)).collect()
     }
 }
 
@@ -201,8 +229,8 @@ impl Drop for Crew<'_> {
     /// After an error half way: nothing stays behind.
     fn drop(&mut self) {
         self.send(Signal::KILL);
-        for member in &mut self.members {
-            self.guard.forget(member.group());
+        for member in self.members.iter_mut().chain(&mut self.replaced) {
+            self.job.guard.forget(member.group());
             let _ = member.process.wait();
         }
     }
@@ -211,6 +239,21 @@ impl Drop for Crew<'_> {
 impl Member {
     fn group(&self) -> Pid {
         Pid::from_child(&self.process)
+    }
+
+    fn reap(mut self, guard: &Guard) -> Option<Exit> {
+        if self.exit.is_some() {
+            guard.forget(self.group());
+            // It has exited, so this neither waits nor fails.
+            let _ = self.process.wait();
+        } else {
+            let process = self.process.id();
+            tracing::error!(
+                process,
+                "a rank does not end, not even by SIGKILL; it is probably stuck in the kernel"
+            );
+        }
+        self.exit
     }
 }
 
@@ -221,30 +264,57 @@ enum Waited {
     Signalled(i32),
 }
 
-fn start_rank(
-    job: &Job,
-    place: &Placement,
+/// The start of a rank.
+struct Start<'a> {
+    job: &'a Job,
+    place: &'a Placement,
     local_rank: u32,
-    lifeline: PipeWriter,
-    output: &mut Output,
-) -> Result<Child, RunError> {
-    let rank = place.rank(local_rank);
-    let cannot_start = |error| RunError::Start { rank, error };
-    let [stdout, stderr] = output.open(rank).map_err(cannot_start)?;
-    let error_file = output.error_file(rank);
-    let around = job.surroundings(error_file.as_deref());
-    let is_set = |name: &str| env::var_os(name).is_some();
-    let mut command = shim::command(&job.settings.command, &job.guard, job.files, lifeline);
-    for name in environment::OUTER {
-        command.env_remove(name);
+    /// Whether it joins others that run.
+    joins: bool,
+}
+
+impl Start<'_> {
+    /// The rank, writing to these streams, and its lifeline.
+    fn member(
+        &self,
+        streams: [OwnedFd; 2],
+        output: &Output,
+    ) -> Result<(Member, PipeReader), RunError> {
+        let rank = self.place.rank(self.local_rank);
+        let cannot_start = |error| RunError::Start { rank, error };
+        let keep = || Ok([streams[0].try_clone()?, streams[1].try_clone()?]);
+        let may_be_replaced = self.job.settings.replace;
+        let kept = may_be_replaced.then(keep).transpose().map_err(cannot_start)?;
+        let (lifeline, held) = io::pipe().map_err(cannot_start)?;
+        let process = self.process(streams, held, output).map_err(cannot_start)?;
+        Ok((Member { process, exit: None, streams: kept }, lifeline))
     }
-    command
-        .envs(environment::variables(place, local_rank, &around, is_set))
-        .process_group(0)
-        .stdout(stdout)
-        .stderr(stderr)
-        .spawn()
-        .map_err(cannot_start)
+
+    fn process(
+        &self,
+        streams: [OwnedFd; 2],
+        lifeline: PipeWriter,
+        output: &Output,
+    ) -> io::Result<Child> {
+        let Self { job, place, local_rank, joins } = *self;
+        let error_file = output.error_file(place.rank(local_rank));
+        let around = job.surroundings(error_file.as_deref());
+        let is_set = |name: &str| env::var_os(name).is_some();
+        let mut command = shim::command(&job.settings.command, &job.guard, job.files, lifeline);
+        for name in environment::OUTER {
+            command.env_remove(name);
+        }
+        if joins {
+            command.env(environment::JOIN, "on");
+        }
+        let [stdout, stderr] = streams.map(Stdio::from);
+        command
+            .envs(environment::variables(place, local_rank, &around, is_set))
+            .process_group(0)
+            .stdout(stdout)
+            .stderr(stderr)
+            .spawn()
+    }
 }
 
 /// How long the kernel may take to end what was killed.

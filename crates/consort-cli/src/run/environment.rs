@@ -93,7 +93,10 @@ fn suggestions(place: &Placement, around: &Surroundings<'_>) -> Vec<(&'static st
 }
 
 /// Variables that another launcher, outside this one, may have left and that are not for our ranks.
-pub(crate) const OUTER: [&str; 1] = ["TORCHELASTIC_ERROR_FILE"];
+pub(crate) const OUTER: [&str; 2] = ["TORCHELASTIC_ERROR_FILE", JOIN];
+
+/// Has a rank join others that run.
+pub(crate) const JOIN: &str = "CONSORT_JOIN";
 
 #[cfg(test)]
 mod tests {

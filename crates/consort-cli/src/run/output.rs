@@ -8,8 +8,8 @@ mod tail;
 mod terminal;
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
@@ -37,10 +37,10 @@ impl Output {
     }
 
     /// What the next rank of this host writes to: its standard output and its standard error.
-    pub(crate) fn open(&mut self, rank: u32) -> io::Result<[Stdio; 2]> {
+    pub(crate) fn open(&mut self, rank: u32) -> io::Result<[OwnedFd; 2]> {
         Ok(match self {
-            Self::Terminal(terminal) => terminal.open(rank)?.map(Stdio::from),
-            Self::Files(files) => files.create(rank)?.map(Stdio::from),
+            Self::Terminal(terminal) => terminal.open(rank)?.map(OwnedFd::from),
+            Self::Files(files) => files.create(rank)?.map(OwnedFd::from),
         })
     }
 

@@ -26,6 +26,10 @@ pub(crate) struct Settings {
     pub(crate) last_call: Duration,
     /// How often all ranks may be started again.
     pub(crate) max_restarts: u32,
+    /// How many ranks of this host may fail while the others go on.
+    pub(crate) tolerate: u32,
+    /// Whether those are started again.
+    pub(crate) replace: bool,
     /// The ranks' limit for collectives.
     pub(crate) timeout: Option<Duration>,
     /// The ranks' limit for a silent host.
@@ -93,6 +97,8 @@ impl Settings {
             join_timeout: args.join_timeout,
             last_call: args.last_call,
             max_restarts: args.max_restarts,
+            tolerate: args.tolerate,
+            replace: args.replace,
             timeout: args.timeout,
             liveness: args.liveness,
             data_plane: args.data_plane,

@@ -13,3 +13,4 @@ mod program;
 mod ranks;
 mod secret;
 mod signals;
+mod tolerance;
