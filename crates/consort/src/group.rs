@@ -3,12 +3,13 @@
 mod fake;
 mod formation;
 mod grow;
+mod monitored;
 mod shrink;
 mod subgroup;
 
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use consort_store::Store;
@@ -18,7 +19,7 @@ use consort_sys::origin::Own;
 use crate::backend::{Backend, Capabilities, Presence, Terms};
 use crate::builder::Invitation;
 use crate::call::{Call, Description, Purpose};
-use crate::engine::waits_for_itself;
+use crate::engine::{Lookout, waits_for_itself};
 use crate::error::{Error, Result};
 use crate::home::Home;
 use crate::meeting::{Exit, Lobby};
@@ -127,6 +128,10 @@ pub(crate) struct Shared {
     /// The ranks of the members in the world.
     world_ranks: Vec<u32>,
     backend: Arc<dyn Backend>,
+    /// What its threads know of the ranks, unless somebody else carries out its calls.
+    lookout: Option<Lookout>,
+    /// How many monitored barriers there were.
+    monitored: Mutex<u64>,
     /// Whether its ranks have agreed on a smaller one, or are about to.
     has_successor: OnceLock<()>,
     /// If all members share memory.
@@ -322,6 +327,8 @@ impl Group {
             members: members.clone(),
             world_ranks: world_ranks.clone(),
             backend,
+            lookout: None,
+            monitored: Mutex::default(),
             has_successor: OnceLock::new(),
             commons: commons.clone(),
             job: job.clone(),

@@ -314,12 +314,12 @@ impl Switch {
         self.lock().peers_of(ranks, self.me).for_each(|peer| peer.say(&header, &[]));
     }
 
-    /// For which rank of the world one waits in a group, as it has said lately.
-    pub(crate) fn whom(&self, group: u64, rank: u32) -> Option<u32> {
+    /// For which rank of the world one waits in a group, as it has said lately and since a moment.
+    pub(crate) fn whom(&self, group: u64, rank: u32, since: Instant) -> Option<u32> {
         let hub = self.lock();
         let (awaited, said) = hub.stations.get(&group)?.awaits.get(&rank)?;
         let awaited = u32::try_from(*awaited).ok()?;
-        (said.elapsed() < LATELY).then_some(awaited)
+        (*said >= since && said.elapsed() < LATELY).then_some(awaited)
     }
 
     /// Who has told of which call of a group, up to a number of calls. What is told once is not told
@@ -493,8 +493,8 @@ impl Drop for Wire {
     }
 }
 
-/// Who waits says so twice in that time.
-const LATELY: Duration = Duration::from_millis(1200);
+/// Who waits says so several times meanwhile.
+const LATELY: Duration = Duration::from_secs(1);
 /// So many groups that were left are remembered.
 const REMEMBERED: usize = 256;
 /// How long a process that leaves waits for what it sent to arrive.

@@ -253,7 +253,7 @@ impl Lookout {
     }
 
     /// Hears what others have said, for one who waits elsewhere, or not at all.
-    pub(super) fn listen(&self) {
+    pub(crate) fn listen(&self) {
         self.fate.peers().listen();
     }
 

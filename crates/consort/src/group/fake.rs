@@ -1,7 +1,7 @@
 //! Groups whose other ranks are not there.
 
 use std::net::Ipv4Addr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use consort_store::MemStore;
@@ -75,6 +75,8 @@ impl Group {
             members: (0..world).map(member).collect(),
             world_ranks: (0..world).collect(),
             backend: Arc::new(Fake::new("world", rank, world as usize)),
+            lookout: None,
+            monitored: Mutex::default(),
             has_successor: OnceLock::new(),
             commons: None,
             job: Arc::new(job),
@@ -98,6 +100,8 @@ impl Group {
             rank,
             members: (0..).zip(ranks).map(member).collect(),
             world_ranks: ranks.iter().map(|&rank| self.world_ranks()[rank]).collect(),
+            lookout: None,
+            monitored: Mutex::default(),
             has_successor: OnceLock::new(),
             commons: None,
             job: self.shared.job.clone(),

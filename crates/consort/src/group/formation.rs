@@ -1,6 +1,6 @@
 //! How a group's ranks reach each other: by shared memory, over the wire, or both.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use consort_plan::Layout;
 use consort_sys::host::HostId;
@@ -34,11 +34,12 @@ impl Job {
         let here: Vec<u32> =
             members.iter().zip(&world_ranks).filter(is_here).map(|(_, &rank)| rank).collect();
         let is_shared = here.len() == members.len() && self.options.transport != Transport::Tcp;
-        let (backend, commons) = match (is_shared || members.len() == 1, places) {
+        let (backend, lookout, commons) = match (is_shared || members.len() == 1, places) {
             (true, Some(places)) => {
                 let lane = self.neighbourhood()?.lane(&name, &here, places)?;
                 let commons = Arc::new(Commons::new(&lane));
                 let post = lane.post().clone();
+                let lookout = post.lookout().clone();
                 let backend = Host::new(
                     "shm",
                     self.audited(lane.into()),
@@ -46,17 +47,29 @@ impl Job {
                     self.patience(),
                     self.clone(),
                 );
-                (Arc::new(backend) as Arc<dyn Backend>, Some(commons))
+                (Arc::new(backend) as Arc<dyn Backend>, lookout, Some(commons))
             }
             (_, places) => {
                 let here = (&here[..], places);
-                let backend = self.between_hosts(&name, &members, &world_ranks, here)?;
-                (backend, None)
+                let (backend, lookout) = self.between_hosts(&name, &members, &world_ranks, here)?;
+                (backend, lookout, None)
             }
         };
         let job = self.clone();
         let has_successor = OnceLock::new();
-        Ok(Shared { name, rank, members, world_ranks, backend, has_successor, commons, job })
+        let monitored = Mutex::default();
+        Ok(Shared {
+            name,
+            rank,
+            members,
+            world_ranks,
+            backend,
+            lookout: Some(lookout),
+            monitored,
+            has_successor,
+            commons,
+            job,
+        })
     }
 
     /// For a group whose members do not all share memory; these do, and have set places aside.
@@ -66,7 +79,7 @@ impl Job {
         members: &[Member],
         world_ranks: &[u32],
         (here, places): (&[u32], Option<Places>),
-    ) -> Result<Arc<dyn Backend>> {
+    ) -> Result<(Arc<dyn Backend>, Lookout)> {
         let several = || Error::SeveralHosts { group: name.to_owned() };
         let wire = self.wire.as_deref().ok_or_else(several)?;
         let neighbourhood = self.neighbourhood()?;
@@ -96,7 +109,8 @@ impl Job {
         };
         let road = self.audited(road);
         let patience = self.patience().asking();
-        Ok(Arc::new(Host::new(name, road, post, patience, self.clone())))
+        let lookout = post.lookout().clone();
+        Ok((Arc::new(Host::new(name, road, post, patience, self.clone())), lookout))
     }
 
     /// A road whose ranks compare their results, if they are to.

@@ -9,6 +9,7 @@ mod invitation;
 mod kills;
 mod meet;
 mod meeting;
+mod monitored;
 mod newcomers;
 mod reach;
 mod shortage;

@@ -69,4 +69,4 @@ fn repeats(ctx: &Context) -> usize {
 /// How many bytes a ring has.
 const RING: usize = 64 << 10;
 /// For waits that have to be in vain.
-const SHORT: Duration = Duration::from_millis(200);
+const SHORT: Duration = Duration::from_millis(400);

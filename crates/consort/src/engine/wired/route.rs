@@ -33,8 +33,42 @@ struct Inner {
     left: Mutex<Vec<bool>>,
     /// When somebody who does not wait in a call asked the store last.
     asked: Mutex<Instant>,
-    /// For whom this rank waits, as it has told the others, and when.
-    said: Mutex<(usize, Instant)>,
+    /// For whom this rank waits.
+    waits: Mutex<Waits>,
+}
+
+/// For whom a rank waits, as it tells the others.
+#[derive(Debug)]
+struct Waits {
+    rank: usize,
+    /// When it has told that.
+    told: Instant,
+    /// Since when it waits.
+    since: Instant,
+    /// When it has looked round last.
+    looked: Instant,
+}
+
+impl Waits {
+    fn for_nobody(me: usize) -> Self {
+        let now = Instant::now();
+        Self { rank: me, told: now, since: now, looked: now }
+    }
+
+    /// Takes notice of a look round. Whether there is something to tell.
+    fn look(&mut self, rank: usize) -> bool {
+        let now = Instant::now();
+        if now - self.looked > PAST {
+            self.since = now;
+        }
+        self.looked = now;
+        let pause = if self.rank == rank { AGAIN } else { SOON };
+        let is_time = now - self.told >= pause;
+        if is_time {
+            (self.rank, self.told) = (rank, now);
+        }
+        is_time
+    }
 }
 
 impl Route {
@@ -59,7 +93,7 @@ impl Route {
             store: store.clone(),
             left: Mutex::new(vec![false; ranks.len()]),
             asked: Mutex::new(Instant::now()),
-            said: Mutex::new((me, Instant::now())),
+            waits: Mutex::new(Waits::for_nobody(me)),
         }))
     }
 
@@ -193,18 +227,16 @@ impl Company for Route {
     }
 
     fn say_whom(&self, rank: usize) {
-        let Inner { wire, group, ranks, said, .. } = &*self.0;
-        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-        let pause = if said.0 == rank { AGAIN } else { SOON };
-        if said.1.elapsed() >= pause {
-            *said = (rank, Instant::now());
+        let Inner { wire, group, ranks, waits, .. } = &*self.0;
+        if waits.lock().unwrap_or_else(PoisonError::into_inner).look(rank) {
             wire.say_whom(*group, ranks, ranks[rank]);
         }
     }
 
     fn whom(&self, rank: usize) -> Option<usize> {
-        let Inner { wire, group, ranks, .. } = &*self.0;
-        self.member(wire.whom(*group, ranks[rank])?)
+        let Inner { wire, group, ranks, waits, .. } = &*self.0;
+        let since = waits.lock().unwrap_or_else(PoisonError::into_inner).since;
+        self.member(wire.whom(*group, ranks[rank], since)?)
     }
 
     fn halt(&self, verdict: &[u8]) {
@@ -265,7 +297,9 @@ fn left_key(group: u64, rank: usize) -> String {
 /// For whom a rank waits it tells so often, if that changes,
 const SOON: Duration = Duration::from_millis(30);
 /// and if it does not.
-const AGAIN: Duration = Duration::from_millis(500);
+const AGAIN: Duration = Duration::from_millis(250);
+/// Who has not looked round for so long has not waited meanwhile.
+const PAST: Duration = Duration::from_millis(300);
 /// How long the store is left alone by those who wait for messages.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How many ranks it is asked about.
