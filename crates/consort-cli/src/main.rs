@@ -13,6 +13,7 @@ mod files;
 mod plan;
 mod run;
 mod secret;
+mod soak;
 
 use std::io;
 use std::process::ExitCode;
@@ -27,6 +28,8 @@ fn main() -> ExitCode {
         Command::Secret(args) => secret::main(&args),
         Command::Bench(args) => logged(|| bench::main(&args)),
         Command::Plan(args) => plan::main(&args),
+        Command::Soak(args) => logged(|| soak::main(&args)),
+        Command::SoakRank => soak::rank::main(),
         Command::BenchRank => bench::rank::main(),
         Command::BenchRaw => bench::raw::end::main(),
         Command::Reach(args) => doctor::reach::main(args),
@@ -51,6 +54,11 @@ enum Command {
 
     Bench(bench::Args),
     Plan(plan::Args),
+    Soak(soak::Args),
+
+    /// What `soak` starts for each rank.
+    #[command(name = "__soak_rank", hide = true)]
+    SoakRank,
 
     /// What `bench` starts for each rank.
     #[command(name = "__bench_rank", hide = true)]

@@ -38,19 +38,39 @@ use crate::wire::{self, Site};
 pub(crate) fn join(invitation: &Invitation) -> Result<Group> {
     let until = Deadline::after(invitation.timeout);
     let Venue { store, .. } = open(invitation, until)?;
-    let Welcome { rank, world, growth } = lobby(invitation, store).enter(until)?;
-    hold(&Invitation { rank, world, growth, ..invitation.clone() }, Vec::new())
+    let Welcome { rank, world, growth } = Rooms::new(invitation, store).lobby.enter(until)?;
+    let group = hold(&Invitation { rank, world, growth, ..invitation.clone() }, Vec::new())?;
+    // Those who were there before may have thought better of it.
+    group.barrier()?;
+    Ok(group)
 }
 
-/// Where others wait who want to join.
-fn lobby(invitation: &Invitation, store: Arc<dyn Store>) -> Lobby {
-    let round = PrefixStore::new(&round(invitation), store);
-    Lobby::new(Arc::new(PrefixStore::new(LOBBY, round)))
+/// The parts of the store for a process that is invited.
+struct Rooms {
+    /// Of those who are invited with it.
+    meeting: PrefixStore,
+    /// Of those who want to join the round.
+    lobby: Lobby,
+    /// The program's own, the same for all who ever are in the round.
+    program: PrefixStore,
 }
 
-/// The name of a round of a job.
-fn round(Invitation { job, epoch, .. }: &Invitation) -> String {
-    format!("{job}/{epoch}")
+impl Rooms {
+    fn new(invitation: &Invitation, store: Arc<dyn Store>) -> Self {
+        let Invitation { job, epoch, growth, .. } = invitation;
+        let round = format!("{job}/{epoch}");
+        let gathering = match growth {
+            0 => round.clone(),
+            growth => format!("{round}+{growth}"),
+        };
+        let room =
+            |place: &str, name| PrefixStore::new(name, PrefixStore::new(place, store.clone()));
+        Self {
+            meeting: room(&gathering, "meeting"),
+            lobby: Lobby::new(Arc::new(room(&round, "lobby"))),
+            program: room(&round, "program"),
+        }
+    }
 }
 
 /// Meets the other ranks as the invitation says. `exits` are from meetings that this one follows.
@@ -61,27 +81,14 @@ pub(crate) fn hold(invitation: &Invitation, exits: Vec<Arc<Own<Exit>>>) -> Resul
     let Choice { interface, address, reason, .. } = &choice;
     tracing::info!(rank = invitation.rank, "using {interface} ({address}): {reason}");
 
-    let (name, group) = match invitation.growth {
-        0 => (round(invitation), "world".to_owned()),
-        growth => (format!("{}+{growth}", round(invitation)), format!("world+{growth}")),
-    };
-    let round: Arc<dyn Store> = Arc::new(PrefixStore::new(&name, store.clone()));
-    let meeting = PrefixStore::new(MEETING, round.clone());
+    let Rooms { meeting, program, .. } = Rooms::new(invitation, store.clone());
     take_place(&meeting, invitation)?;
-    let lobby = lobby(
-        invitation,
-        remote.as_ref().map_or_else(|| store.clone(), |it| Arc::new(it.hasty.clone())),
-    );
-    let hasty: Arc<dyn Store> = match &remote {
-        Some(remote) => {
-            Arc::new(PrefixStore::new(MEETING, PrefixStore::new(&name, remote.hasty.clone())))
-        }
-        None => Arc::new(PrefixStore::new(MEETING, round.clone())),
-    };
+    let hasty = remote.as_ref().map_or(store, |remote| Arc::new(remote.hasty.clone()));
+    let Rooms { meeting: registry, lobby, .. } = Rooms::new(invitation, hasty);
     // From here on even a failed meeting is left in order.
-    let exit = remote.map(|Remote { hasty, server }| {
-        let hasty = PrefixStore::new(MEETING, PrefixStore::new(&name, hasty));
-        Arc::new(Own::new(Exit { hasty, world: i64::from(invitation.world), server }))
+    let exit = remote.map(|Remote { server, .. }| {
+        let (hasty, world) = (registry.clone(), i64::from(invitation.world));
+        Arc::new(Own::new(Exit { hasty, world, server }))
     });
     let cards = exchange(invitation, &meeting, choice.address, until)?;
     let cores = cores(&cards, invitation.rank);
@@ -100,18 +107,21 @@ pub(crate) fn hold(invitation: &Invitation, exits: Vec<Arc<Own<Exit>>>) -> Resul
         false => None,
     };
     let home = Home::of(invitation.rank);
-    let store: Arc<dyn Store> = Arc::new(PrefixStore::new("program", round));
     let job = Job {
         name: invitation.job.clone(),
         epoch: invitation.epoch,
         home,
-        store: Arc::new(HomeStore::new(home, store)),
-        registry: Arc::new(HomeStore::new(home, hasty)),
+        store: Arc::new(HomeStore::new(home, Arc::new(program))),
+        registry: Arc::new(HomeStore::new(home, Arc::new(registry))),
         options: invitation.options.clone(),
         neighbourhood: Some(Own::new(neighbourhood)),
         wire: wire.map(Own::new),
         lobby: Some((lobby, invitation.clone())),
         exits: exits.into_iter().chain(exit).collect(),
+    };
+    let group = match invitation.growth {
+        0 => "world".to_owned(),
+        growth => format!("world+{growth}"),
     };
     Group::of_all(group, invitation.rank, members, places, job, invitation.timeout)
 }
@@ -353,8 +363,6 @@ fn member(rank: u32, Card { host, address, process, .. }: Card) -> Member {
 
 /// What this build can do that another might not.
 const FEATURES: [&str; 1] = ["meeting"];
-const MEETING: &str = "meeting";
-const LOBBY: &str = "lobby";
 const LEFT: &str = "left";
 const VERDICT: &str = "verdict";
 /// How long a rank that leaves may take for it, whatever the store does.

@@ -43,7 +43,7 @@ impl Group {
     /// ```
     ///
     /// # Errors
-    /// * [`Error::PeerUnable`]: rank 0 cannot reach the store.
+    /// * [`Error::PeerUnable`]: rank 0 cannot reach the store, or a rank did not come through the meeting.
     /// * [`Error::Missing`]: somebody did not come to the meeting.
     /// * As any [`call`](Self::call).
     pub fn grow(&self) -> Result<Self> {
@@ -64,7 +64,9 @@ impl Group {
         }
         self.broadcast(&mut found, 0)?;
         match found {
-            [u32::MAX, _] => Err(trouble.unwrap_or_else(|| self.unable())),
+            [u32::MAX, _] => {
+                Err(trouble.unwrap_or_else(|| self.unable(0, "it cannot reach the store")))
+            }
             [0, _] => Ok(self.clone()),
             [count, growth] => self.meet_with(invitation, &tickets, count, growth),
         }
@@ -85,13 +87,23 @@ impl Group {
         let timeout = self.timeout.max(LEAST);
         let (rank, invitation) = (self.rank().get(), invitation.clone());
         let invitation = Invitation { rank, world, growth, timeout, ..invitation };
-        let group = meeting::hold(&invitation, self.shared.job.exits.clone())?;
-        Ok(group.within(self.timeout))
+        let met = meeting::hold(&invitation, self.shared.job.exits.clone());
+        let mut came = vec![1_u8; self.world()];
+        let counted = self.all_gather(&[u8::from(met.is_ok())], &mut came);
+        let group = met?.within(self.timeout);
+        if counted.is_ok()
+            && let Some(rank) = came.iter().position(|&came| came == 0)
+        {
+            return Err(self.unable(rank as u32, "it did not come through the meeting"));
+        }
+        // If somebody has died meanwhile, the next call says so.
+        let _ = group.barrier();
+        Ok(group)
     }
 
-    fn unable(&self) -> Error {
-        let (group, reason) = (self.name().to_owned(), "it cannot reach the store".to_owned());
-        Error::PeerUnable { group, rank: 0, call: "grow", reason }
+    fn unable(&self, rank: u32, reason: &str) -> Error {
+        let (group, reason) = (self.name().to_owned(), reason.to_owned());
+        Error::PeerUnable { group, rank, call: "grow", reason }
     }
 }
 
