@@ -2,17 +2,15 @@
 
 mod agreement;
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use consort_store::{Deadline, Error as StoreError, ErrorKind, Store, Swap};
 
 use self::agreement::{Card, Table};
-use super::{Group, Member, Rank};
+use super::{Group, Rank};
 use crate::backend::Presence;
 use crate::engine::Place;
 use crate::error::{Error, Result};
-use crate::neighbourhood::Places;
 use crate::verdict::{decode, encode};
 
 impl Group {
@@ -121,24 +119,13 @@ impl Group {
 
     /// The new group of these ranks of this one.
     fn remainder(&self, mine: Place, chosen: &[u32], table: &Table) -> Result<Self> {
-        let host = &self.members()[self.rank().index()].host;
-        let is_here = |rank: &&u32| self.members()[**rank as usize].host == *host;
         let place_of = |&rank: &u32| {
             let unknown = || Error::Argument(format!("rank {rank} is in, but has shown nothing"));
             table.place_of(rank).ok_or_else(unknown)
         };
-        let offsets = chosen.iter().filter(is_here).map(place_of).collect::<Result<_>>()?;
-        let members = (0..)
-            .zip(chosen)
-            .map(|(rank, &old)| Member { rank: Rank(rank), ..self.members()[old as usize].clone() })
-            .collect();
-        let world_ranks = chosen.iter().map(|&rank| self.world_ranks()[rank as usize]).collect();
-        let rank = chosen.iter().position(|&rank| rank == self.rank().get());
-        let rank = Rank(rank.expect("this rank is one of them") as u32);
-        let places = Some(Places { mine, offsets });
-        let name = successor(self.name());
-        let shared = self.shared.job.form(name, rank, members, world_ranks, places)?;
-        Ok(Self { shared: Arc::new(shared), timeout: self.timeout })
+        let places = chosen.iter().map(place_of).collect::<Result<Vec<_>>>()?;
+        let chosen: Vec<usize> = chosen.iter().map(|&rank| rank as usize).collect();
+        self.of_some(successor(self.name()), &chosen, mine, &places)
     }
 }
 

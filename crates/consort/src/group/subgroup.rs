@@ -124,17 +124,30 @@ impl Group {
         let is_chosen = |&rank: &usize| cards[rank].colour == Colour::Given(colour);
         let mut chosen: Vec<usize> = (0..self.world()).filter(is_chosen).collect();
         chosen.sort_by_key(|&rank| cards[rank].key);
+        let places: Vec<[u64; 3]> = chosen.iter().map(|&rank| cards[rank].place).collect();
+        self.of_some(name, &chosen, mine, &places)
+    }
+
+    /// A new group of these ranks of this one, in this order, who have set these places aside. This one
+    /// is among them.
+    pub(super) fn of_some(
+        &self,
+        name: String,
+        chosen: &[usize],
+        mine: Place,
+        places: &[[u64; 3]],
+    ) -> Result<Self> {
         let host = &self.members()[self.rank().index()].host;
-        let is_here = |&&rank: &&usize| self.members()[rank].host == *host;
-        let offsets = chosen.iter().filter(is_here).map(|&rank| cards[rank].place).collect();
-        let world_ranks: Vec<u32> =
-            chosen.iter().map(|&rank| self.shared.world_ranks[rank]).collect();
+        let is_here = |(rank, _): &(&usize, _)| self.members()[**rank].host == *host;
+        let here = chosen.iter().zip(places).filter(is_here);
+        let offsets = here.map(|(_, &place)| place).collect();
+        let world_ranks = chosen.iter().map(|&rank| self.shared.world_ranks[rank]).collect();
         let members = (0..)
-            .zip(&chosen)
+            .zip(chosen)
             .map(|(rank, &old)| Member { rank: Rank(rank), ..self.members()[old].clone() })
             .collect();
         let rank = chosen.iter().position(|&rank| rank == self.rank().index());
-        let rank = Rank(rank.expect("this rank gave its own colour") as u32);
+        let rank = Rank(rank.expect("this rank is one of them") as u32);
         let places = Some(Places { mine, offsets });
         let shared = self.shared.job.form(name, rank, members, world_ranks, places)?;
         Ok(Self { shared: Arc::new(shared), timeout: self.timeout })
