@@ -9,13 +9,14 @@ mod subgroup;
 
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use consort_store::Store;
 use consort_sys::host::HostId;
 use consort_sys::origin::Own;
 
+use self::shrink::Succession;
 use crate::backend::{Backend, Capabilities, Presence, Terms};
 use crate::builder::Invitation;
 use crate::call::{Call, Description, Purpose};
@@ -132,8 +133,8 @@ pub(crate) struct Shared {
     lookout: Option<Lookout>,
     /// How many monitored barriers there were.
     monitored: Mutex<u64>,
-    /// Whether its ranks have agreed on a smaller one, or are about to.
-    has_successor: OnceLock<()>,
+    /// How far this rank has come with a smaller one.
+    succession: Mutex<Succession>,
     /// If all members share memory.
     pub(crate) commons: Option<Arc<Commons>>,
     pub(crate) job: Arc<Job>,
@@ -329,7 +330,7 @@ impl Group {
             backend,
             lookout: None,
             monitored: Mutex::default(),
-            has_successor: OnceLock::new(),
+            succession: Mutex::default(),
             commons: commons.clone(),
             job: job.clone(),
         };

@@ -1,7 +1,7 @@
 //! Groups whose other ranks are not there.
 
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use consort_store::MemStore;
@@ -77,7 +77,7 @@ impl Group {
             backend: Arc::new(Fake::new("world", rank, world as usize)),
             lookout: None,
             monitored: Mutex::default(),
-            has_successor: OnceLock::new(),
+            succession: Mutex::default(),
             commons: None,
             job: Arc::new(job),
         };
@@ -102,7 +102,7 @@ impl Group {
             world_ranks: ranks.iter().map(|&rank| self.world_ranks()[rank]).collect(),
             lookout: None,
             monitored: Mutex::default(),
-            has_successor: OnceLock::new(),
+            succession: Mutex::default(),
             commons: None,
             job: self.shared.job.clone(),
         };

@@ -1,6 +1,6 @@
 //! How a group's ranks reach each other: by shared memory, over the wire, or both.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use consort_plan::Layout;
 use consort_sys::host::HostId;
@@ -56,7 +56,7 @@ impl Job {
             }
         };
         let job = self.clone();
-        let has_successor = OnceLock::new();
+        let succession = Mutex::default();
         let monitored = Mutex::default();
         Ok(Shared {
             name,
@@ -66,7 +66,7 @@ impl Job {
             backend,
             lookout: Some(lookout),
             monitored,
-            has_successor,
+            succession,
             commons,
             job,
         })

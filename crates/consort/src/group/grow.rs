@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Group;
 use crate::builder::Invitation;
 use crate::error::{Error, Result};
-use crate::meeting::{self, Ticket, Welcome};
+use crate::meeting::{self, Lobby, Ticket, Welcome};
 
 impl Group {
     /// How many processes wait to [join](crate::Builder::join) the job. Asks the job's store.
@@ -47,14 +47,14 @@ impl Group {
     /// * [`Error::Missing`]: somebody did not come to the meeting.
     /// * As any [`call`](Self::call).
     pub fn grow(&self) -> Result<Self> {
-        let Some((lobby, invitation)) = &self.shared.job.lobby else { return Ok(self.clone()) };
+        let Some(entrance) = &self.shared.job.lobby else { return Ok(self.clone()) };
         self.check_can_wait("grow")?;
         let mut found = [0_u32; 2];
         let mut trouble = None;
         let mut tickets = Vec::new();
         if self.rank() == 0 {
-            let called = lobby.call();
-            match called.and_then(|called| Ok((called, lobby.next_growth()?))) {
+            let (lobby, _) = entrance;
+            match lobby.call().and_then(|called| Ok((called, lobby.next_growth()?))) {
                 Ok((called, growth)) => {
                     found = [called.len() as u32, growth];
                     tickets = called;
@@ -68,26 +68,26 @@ impl Group {
                 Err(trouble.unwrap_or_else(|| self.unable(0, "it cannot reach the store")))
             }
             [0, _] => Ok(self.clone()),
-            [count, growth] => self.meet_with(invitation, &tickets, count, growth),
+            [count, growth] => self.meet_with(entrance, &tickets, count, growth),
         }
     }
 
     fn meet_with(
         &self,
-        invitation: &Invitation,
+        (lobby, invitation): &(Lobby, Invitation),
         tickets: &[Ticket],
         count: u32,
         growth: u32,
     ) -> Result<Self> {
         let old = self.world() as u32;
         let world = old.saturating_add(count);
-        if let Some((lobby, _)) = &self.shared.job.lobby {
-            lobby.admit(tickets, Welcome { rank: old, world, growth })?;
-        }
         let timeout = self.timeout.max(LEAST);
         let (rank, invitation) = (self.rank().get(), invitation.clone());
         let invitation = Invitation { rank, world, growth, timeout, ..invitation };
-        let met = meeting::hold(&invitation, self.shared.job.exits.clone());
+        // Whatever goes wrong here, the others wait for this rank's word of it.
+        let admitted = lobby.admit(tickets, Welcome { rank: old, world, growth });
+        let exits = self.shared.job.exits.clone();
+        let met = admitted.and_then(|()| meeting::hold(&invitation, exits));
         let mut came = vec![1_u8; self.world()];
         let counted = self.all_gather(&[u8::from(met.is_ok())], &mut came);
         let group = met?.within(self.timeout);

@@ -2,12 +2,13 @@
 
 mod agreement;
 
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use consort_store::{Deadline, Error as StoreError, ErrorKind, Store, Swap};
 
 use self::agreement::{Card, Table};
-use super::{Group, Rank};
+use super::{Group, Rank, Shared};
 use crate::backend::Presence;
 use crate::engine::Place;
 use crate::error::{Error, Result};
@@ -90,31 +91,30 @@ impl Group {
 
     /// Agrees with the others on the new group. They need not all be alive by now.
     fn survivors(&self, without: &[u32], until: Deadline) -> Result<Self> {
-        if self.shared.has_successor.set(()).is_err() {
+        let mut succession = self.shared.succession.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Succession::Had = *succession {
             let what = format!("group {} was made smaller before: use that one", self.name());
             return Err(Error::Argument(what));
         }
         self.abort("it is made smaller");
-        let place = self.shared.job.neighbourhood()?.take_place(self.world());
         let mut assembly = Assembly::of(self, without, until);
-        match place {
-            Err(error) => {
-                // Without this rank's card the others would wait for it.
-                assembly.show()?;
-                Err(error)
-            }
-            Ok(place) => {
-                assembly.mine.place = Some(place.offsets());
-                match assembly.agree() {
-                    Ok(chosen) => self.remainder(place, &chosen, &assembly.table()?),
-                    Err(error) => {
-                        // The others may count on it.
-                        place.abandon();
-                        Err(error)
-                    }
+        if let Succession::None = *succession {
+            match self.shared.job.neighbourhood()?.take_place(self.world()) {
+                Ok(place) => *succession = Succession::Offered(place),
+                Err(error) => {
+                    // Without this rank's card the others would wait for it.
+                    assembly.show()?;
+                    return Err(error);
                 }
             }
         }
+        assembly.mine.place = succession.place().map(Place::offsets);
+        let chosen = assembly.agree()?;
+        let Succession::Offered(place) = std::mem::replace(&mut *succession, Succession::Had)
+        else {
+            unreachable!("it was offered before")
+        };
+        self.remainder(place, &chosen, &assembly.table()?)
     }
 
     /// The new group of these ranks of this one.
@@ -126,6 +126,37 @@ impl Group {
         let places = chosen.iter().map(place_of).collect::<Result<Vec<_>>>()?;
         let chosen: Vec<usize> = chosen.iter().map(|&rank| rank as usize).collect();
         self.of_some(successor(self.name()), &chosen, mine, &places)
+    }
+}
+
+/// How far a rank has come with making its group smaller.
+#[derive(Debug, Default)]
+pub(super) enum Succession {
+    #[default]
+    None,
+    /// It has set memory aside for the new group, and told the others. They may count on it even if this
+    /// rank has given up meanwhile.
+    Offered(Place),
+    /// It has the new group.
+    Had,
+}
+
+impl Succession {
+    fn place(&self) -> Option<&Place> {
+        match self {
+            Self::Offered(place) => Some(place),
+            Self::None | Self::Had => None,
+        }
+    }
+}
+
+impl Drop for Shared {
+    /// What was offered is left to those who may use it.
+    fn drop(&mut self) {
+        let succession = self.succession.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Succession::Offered(place) = std::mem::take(succession) {
+            place.abandon();
+        }
     }
 }
 
