@@ -32,6 +32,11 @@ impl Parting {
         *byes = byes.saturating_sub(1);
     }
 
+    /// Whether it has said that it ends, on some connection.
+    pub(super) fn has_begun(&self) -> bool {
+        self.byes.is_some()
+    }
+
     /// Whether it has ended in good order, and nothing is on its way from it.
     pub(super) fn is_over(&self) -> bool {
         self.byes == Some(0)

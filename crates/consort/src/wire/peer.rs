@@ -113,7 +113,10 @@ impl Peer {
     /// Takes notice that one connection has ended.
     pub(super) fn end_stream(&mut self, at: usize, why: &str) {
         self.streams[at].end();
-        self.breaking.get_or_insert_with(Instant::now);
+        // One that ends in good order ends them all, however long it takes to read what is in them.
+        if !self.parting.has_begun() {
+            self.breaking.get_or_insert_with(Instant::now);
+        }
         if self.streams.iter().all(Stream::is_over) {
             self.lose(why);
         }

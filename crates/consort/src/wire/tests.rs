@@ -354,6 +354,22 @@ fn one_who_ends_in_good_order_has_left_and_one_whose_connection_ends_has_not() {
 }
 
 #[test]
+fn one_who_ends_in_good_order_is_read_to_its_end_however_long_that_takes() {
+    let pair = Pair::new(&Options::default());
+    pair.a.lock().tuning = Tuning::new(Some(2));
+    pair.b.lock().tuning = Tuning::new(Some(2));
+    pair.connect(2);
+    let Pair { a, b } = pair;
+    drop(Arc::into_inner(b).expect("nobody else has it"));
+    let mut hub = a.lock();
+    hub.peers[1].parting.hear_bye(2);
+    hub.peers[1].end_stream(0, "it has ended");
+    drop(hub);
+    thread::sleep(Duration::from_millis(600));
+    assert!(!a.is_lost(1), "the other connection is not read yet");
+}
+
+#[test]
 fn what_is_said_of_another_counts_when_its_own_end_may_not_come() {
     let pair = Pair::new(&Options::default());
     pair.a.lock().hear_of_death(1, 1);
