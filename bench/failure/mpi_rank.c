@@ -1,10 +1,10 @@
 /* A rank of Open MPI that does what it is told; README.md has the orders.
  *
- *   mpi_rank SOCKET [ft]
+ *   mpi_rank SOCKET fatal|ft
  *
  * With `ft` (under mpirun --with-ft ulfm) calls return errors, and whoever gets one asks who has failed
- * and revokes the communicator, as programs for that mode do: others may still wait in it. Without, an
- * error is fatal, as in every program that does not say otherwise. */
+ * and revokes the communicator, as programs for that mode do: others may still wait in it. With `fatal` an
+ * error is that, as in every program that does not say otherwise. */
 #include <mpi.h>
 #include <mpi-ext.h>
 
@@ -205,8 +205,8 @@ static void obey(const char *line) {
 }
 
 int main(int argc, char **argv) {
-    if (argc < 2) return 2;
-    tolerant = argc > 2 && !strcmp(argv[2], "ft");
+    if (argc != 3) return 2;
+    tolerant = !strcmp(argv[2], "ft");
     /* The harness may be gone, and a rank that hangs must not stay behind. */
     alarm(PATIENCE_SECONDS);
     listen_to(argv[1]);

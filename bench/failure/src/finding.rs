@@ -39,7 +39,7 @@ pub(crate) struct Finding {
 pub(crate) struct Share {
     pub(crate) what: String,
     pub(crate) count: usize,
-    /// What one of them was told.
+    /// What one of them was told; all results that ranks without an error had.
     pub(crate) example: String,
 }
 
@@ -86,7 +86,7 @@ impl Finding {
 }
 
 fn shares<'a>(ends: impl Iterator<Item = &'a End>) -> Vec<Share> {
-    let mut counts = BTreeMap::new();
+    let mut counts: BTreeMap<String, (usize, Vec<String>)> = BTreeMap::new();
     for end in ends {
         let (what, example) = match end {
             End::Failed { class, text, .. } => (class.clone(), text.clone()),
@@ -94,9 +94,18 @@ fn shares<'a>(ends: impl Iterator<Item = &'a End>) -> Vec<Share> {
             End::Ended { .. } => ("process ended".to_owned(), String::new()),
             End::Hung => ("hangs".to_owned(), String::new()),
         };
-        counts.entry(what).or_insert((0, example)).0 += 1;
+        let (count, examples) = counts.entry(what).or_insert((0, Vec::new()));
+        *count += 1;
+        // Of errors one is enough; what different ranks take for the result is worth knowing.
+        if examples.is_empty() || end.is_unaware() && !examples.contains(&example) {
+            examples.push(example);
+        }
     }
-    let share = |(what, (count, example))| Share { what, count, example };
+    let share = |(what, (count, examples)): (_, (_, Vec<_>))| Share {
+        what,
+        count,
+        example: examples.join(" or "),
+    };
     let mut shares: Vec<Share> = counts.into_iter().map(share).collect();
     shares.sort_by_key(|share| std::cmp::Reverse(share.count));
     shares
@@ -167,6 +176,14 @@ mod tests {
         assert_eq!((finding.went_on, finding.tried), (1, 1));
         let told: Vec<_> = finding.outcomes.iter().map(|it| (&it.what[..], it.count)).collect();
         assert_eq!(told, [("PeerGone", 4), ("hangs", 1), ("process ended", 1)]);
+    }
+
+    #[test]
+    fn all_that_ranks_take_for_the_result_is_told() {
+        let unaware = |value: &str| End::Unaware { values: vec![value.to_owned()] };
+        let ends = [unaware("4"), unaware("3"), unaware("4"), failed(1.0, "x"), failed(1.0, "y")];
+        let told: Vec<_> = shares(ends.iter()).into_iter().map(|it| it.example).collect();
+        assert_eq!(told, ["4 or 3", "x"]);
     }
 
     #[test]

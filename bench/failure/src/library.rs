@@ -26,6 +26,8 @@ pub(crate) enum Library {
     Openmpi,
     /// Open MPI in its fault-tolerant mode.
     OpenmpiFt,
+    /// The same with heartbeats.
+    OpenmpiHeartbeat,
 }
 
 impl fmt::Display for Library {
@@ -36,6 +38,7 @@ impl fmt::Display for Library {
             Self::Gloo => "Gloo",
             Self::Openmpi => "Open MPI",
             Self::OpenmpiFt => "Open MPI, ULFM",
+            Self::OpenmpiHeartbeat => "Open MPI, ULFM, heartbeats",
         })
     }
 }
@@ -50,7 +53,7 @@ impl Library {
         let needed = match self {
             Self::Consort | Self::ConsortTcp => return None,
             Self::Gloo => GLOO_READY,
-            Self::Openmpi | Self::OpenmpiFt => MPI_RANK,
+            Self::Openmpi | Self::OpenmpiFt | Self::OpenmpiHeartbeat => MPI_RANK,
         };
         (!Path::new(needed).exists()).then_some("it is not set up: run bench/failure/run")
     }
@@ -65,7 +68,11 @@ impl Library {
             Self::Consort => start_consort(stage, scenario, "auto"),
             Self::ConsortTcp => start_consort(stage, scenario, "tcp"),
             Self::Gloo => start_gloo(stage, scenario),
-            Self::Openmpi | Self::OpenmpiFt => Ok(vec![start_mpi(stage, self == Self::OpenmpiFt)?]),
+            Self::Openmpi => Ok(vec![start_mpi(stage, &[], "fatal")?]),
+            Self::OpenmpiFt => Ok(vec![start_mpi(stage, &TOLERANT, "ft")?]),
+            Self::OpenmpiHeartbeat => {
+                Ok(vec![start_mpi(stage, &[&TOLERANT[..], &HEARTBEAT].concat(), "ft")?])
+            }
         }
     }
 }
@@ -112,15 +119,13 @@ fn start_gloo(stage: &Stage, scenario: &Scenario) -> Result<Vec<Child>, Box<dyn 
     (0..stage.hosts()).map(start).collect()
 }
 
-fn start_mpi(stage: &Stage, tolerant: bool) -> Result<Child, Box<dyn Error>> {
+fn start_mpi(stage: &Stage, options: &[&str], errors: &str) -> Result<Child, Box<dyn Error>> {
     let mut command = stage.command(0, Path::new(MPIRUN));
     let here = WORLD / stage.hosts();
-    command.args(["--mca", "pml", "ob1", "--mca", "mpi_yield_when_idle", "1"]).args([
-        "--map-by",
-        &format!("ppr:{here}:node:OVERSUBSCRIBE"),
-        "--timeout",
-        "120",
-    ]);
+    command
+        .args(["--mca", "pml", "ob1", "--mca", "mpi_yield_when_idle", "1"])
+        .args(["--map-by", &format!("ppr:{here}:node:OVERSUBSCRIBE"), "--timeout", "120"])
+        .args(options);
     if stage.hosts() > 1 {
         let map = stage.map();
         let hosts = map.lines().filter_map(|line| line.split_once(' '));
@@ -132,13 +137,7 @@ fn start_mpi(stage: &Stage, tolerant: bool) -> Result<Child, Box<dyn Error>> {
     if rustix::process::getuid().is_root() {
         command.arg("--allow-run-as-root");
     }
-    if tolerant {
-        command.args(["--with-ft", "ulfm"]);
-    }
-    command.args(["-n", &WORLD.to_string(), MPI_RANK]).arg(stage.socket());
-    if tolerant {
-        command.arg("ft");
-    }
+    command.args(["-n", &WORLD.to_string(), MPI_RANK]).arg(stage.socket()).arg(errors);
     spawn(stage, command)
 }
 
@@ -160,6 +159,10 @@ fn spawn(stage: &Stage, mut command: Command) -> Result<Child, Box<dyn Error>> {
 const GLOO_READY: &str = "target/venv-torch/complete";
 const PYTHON: &str = "target/venv-torch/bin/python";
 const MPIRUN: &str = "target/venv-openmpi/bin/mpirun";
+const TOLERANT: [&str; 2] = ["--with-ft", "ulfm"];
+/// From a thread, so that a rank which computes is not taken for dead.
+const HEARTBEAT: [&str; 6] =
+    ["--mca", "mpi_ft_detector", "true", "--mca", "mpi_ft_detector_thread", "true"];
 /// A path of its own, for mpirun looks for it itself.
 const MPI_AGENT: &str = "bench/failure/mpi_agent";
 const MPI_RANK: &str = "target/peers/failure-openmpi";

@@ -35,7 +35,7 @@ impl Stage {
         let listener = UnixListener::bind(folder.path().join(SOCKET))?;
         listener.set_nonblocking(true)?;
         let secret = Secret::generate()?;
-        secret.write_new(&folder.path().join(SECRET))?;
+        secret.write_new(folder.path().join(SECRET))?;
         let hosts = match scenario.fault {
             Fault::Cut => Some(Hosts::new(2).map_err(|skip| format!("no hosts here: {skip}"))?),
             _ => None,

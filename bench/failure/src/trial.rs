@@ -40,6 +40,13 @@ pub(crate) enum End {
     Hung,
 }
 
+impl End {
+    /// Whether it has a result where there should be none.
+    pub(crate) fn is_unaware(&self) -> bool {
+        matches!(self, Self::Unaware { .. })
+    }
+}
+
 impl Trial {
     /// Runs a scenario once.
     pub(crate) fn run(library: Library, scenario: &Scenario) -> Result<Self, Box<dyn Error>> {
