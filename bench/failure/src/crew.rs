@@ -97,7 +97,8 @@ impl Crew {
     /// Sends a rank a signal.
     pub(crate) fn signal(&self, rank: u32, signal: Signal) -> Result<(), Box<dyn Error>> {
         let member = self.members.iter().find(|member| member.rank == Some(rank));
-        let process = member.and_then(|member| member.process).ok_or("who is it?")?;
+        let unknown = || format!("rank {rank} has not said which process it is");
+        let process = member.and_then(|member| member.process).ok_or_else(unknown)?;
         Ok(kill_process(process, signal)?)
     }
 
