@@ -4,6 +4,7 @@
 use std::fs;
 use std::process::{Command, Output};
 
+use consort_testkit::{Hosts, skip};
 use serde_json::Value;
 
 fn run(line: &str) -> Output {
@@ -53,6 +54,16 @@ fn what_is_stopped_or_given_up_ends_the_others_wait() {
     assert_eq!(got(&findings[1]), ("Aborted", 3));
     let waited = findings[0]["median_ms"].as_f64().unwrap();
     assert!((2_500.0..8_000.0).contains(&waited), "its timeout is 3 s: {waited} ms");
+}
+
+#[test]
+fn a_cut_between_two_hosts_is_noticed_on_both_sides() {
+    if let Err(reason) = Hosts::new(2) {
+        return skip(reason);
+    }
+    let findings = findings("--libraries consort --scenarios cut");
+    assert_eq!(got(&findings[0]), ("PeerGone", 4));
+    assert_eq!(findings[0]["named"], 4, "each side names one of the other: {}", findings[0]);
 }
 
 #[test]
