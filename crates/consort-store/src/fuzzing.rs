@@ -2,13 +2,17 @@
 //! take more memory than the bytes deserve. Property tests below and the targets in `fuzz/` call
 //! the same ones.
 
+use std::time::{Duration, Instant};
+
 use crate::address::Address;
 use crate::auth::{ClientHandshake, GREETING, OPENING, ServerHandshake, Session};
+use crate::deadline::clock_now;
 use crate::file::record::Header;
 use crate::file::replay::{Fed, Replay};
-use crate::machine::{Answers, Machine, Ticket};
-use crate::proto::{Answer, Inbox, Message, Outbox};
-use crate::request::Limits;
+use crate::keeper::Keeper;
+use crate::machine::Ticket;
+use crate::mirror::Times;
+use crate::proto::{Answer, Inbox, Message, Outbox, Word};
 use crate::rounds::{Cause, Rounds};
 use crate::secret::Secret;
 
@@ -40,7 +44,8 @@ pub fn records(bytes: &[u8], piece: usize) {
 /// What a member sends, properly sealed, instead of messages; whatever is understood is done.
 pub fn messages(plain: &[u8], piece: usize) {
     let (mut client, server) = sessions();
-    let mut machine = Machine::new(Limits::STANDARD);
+    let now = clock_now();
+    let mut keeper = Keeper::first(Times::within(Duration::ZERO));
     let mut outbox = Outbox::new(server.sealer);
     let mut inbox = Inbox::new(server.opener);
     for piece in plain.chunks(piece.max(1)) {
@@ -48,23 +53,48 @@ pub fn messages(plain: &[u8], piece: usize) {
         client.sealer.seal(piece, &mut wire);
         inbox.feed(&wire).expect("it was sealed");
         loop {
-            let mut answers = Answers::new();
             match inbox.take() {
                 Err(_) => return,
                 Ok(None) => break,
-                Ok(Some(Message::Cancel { call })) => {
-                    machine.cancel(Ticket { client: 1, call }, &mut answers);
-                }
-                Ok(Some(Message::Call { call, wait, request })) => {
-                    machine.call(Ticket { client: 1, call }, wait, &request, &mut answers);
-                }
+                Ok(Some(message)) => obey(&mut keeper, message, now),
             }
-            for (Ticket { call, .. }, reply) in answers {
-                outbox.push(&Answer { call, reply });
+            for (Ticket { call, .. }, reply) in keeper.answers.drain(..) {
+                outbox.push(&Word::Answer(Answer { call, reply }));
             }
         }
     }
-    machine.forget(1);
+    keeper.forget(1, now);
+}
+
+fn obey(keeper: &mut Keeper, message: Message<'_>, now: Instant) {
+    match message {
+        Message::Cancel { call } => keeper.cancel(Ticket { client: 1, call }, now),
+        Message::Call { call, wait, done, request } => {
+            keeper.call(Ticket { client: 1, call }, wait, &done, &request, now);
+        }
+        Message::Hello { client, epoch, open } => keeper.welcome(client, epoch, &open, now),
+        Message::Attach { .. } => drop(keeper.attach(now)),
+        Message::Have { index } => keeper.have(index, now),
+        Message::Took => keeper.depose(),
+    }
+}
+
+/// What a store sends, properly sealed, to one that follows it; whatever is understood is done.
+pub fn notes(plain: &[u8]) {
+    let (client, mut server) = sessions();
+    let mut wire = Vec::new();
+    server.sealer.seal(plain, &mut wire);
+    let mut inbox = Inbox::new(client.opener);
+    inbox.feed(&wire).expect("it was sealed");
+    let now = clock_now();
+    let mut keeper = Keeper::second(now, Times::within(Duration::ZERO));
+    while let Ok(Some(word)) = inbox.take() {
+        if let Word::Note(note) = word
+            && keeper.hear(note, now).is_err()
+        {
+            return;
+        }
+    }
 }
 
 /// What a server sends, properly sealed, instead of answers.
@@ -74,7 +104,7 @@ pub fn answers(plain: &[u8]) {
     server.sealer.seal(plain, &mut wire);
     let mut inbox = Inbox::new(client.opener);
     inbox.feed(&wire).expect("it was sealed");
-    while let Ok(Some(_)) = inbox.take::<Answer>() {}
+    while let Ok(Some(_)) = inbox.take::<Word>() {}
 }
 
 /// What stands in a store's file.
@@ -129,7 +159,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::request::{Pair, Request};
+    use crate::proto::{Entry, Note};
+    use crate::request::{Pair, Reply, Request};
 
     /// Requests that mean something, over few keys, so that they meet.
     fn request() -> impl Strategy<Value = Vec<u8>> {
@@ -159,12 +190,41 @@ mod tests {
                     16 => Request::Pass { key, generation: 0 },
                     _ => Request::Withdraw { key, rank: rank % 3, generation: 0 },
                 };
-                let message =
-                    Message::Call { call: delta.unsigned_abs(), wait: rank % 2 == 0, request };
-                let body = postcard::to_allocvec(&message).unwrap();
-                [&(body.len() as u32).to_le_bytes()[..], &body].concat()
+                let (call, done) = (delta.unsigned_abs(), vec![u64::from(rank)]);
+                framed(&match rank % 17 {
+                    0 => Message::Hello { client: 1, epoch: call, open: done },
+                    1 => Message::Attach { address: ([127, 0, 0, 1], 1).into() },
+                    2 => Message::Have { index: call },
+                    3 if delta % 5 == 0 => Message::Took,
+                    _ => Message::Call { call, wait: rank % 2 == 0, done, request },
+                })
             },
         )
+    }
+
+    /// Notes that mean something.
+    fn note() -> impl Strategy<Value = Vec<u8>> {
+        let bytes = prop::collection::vec(any::<u8>(), 0..20);
+        (0_u8..7, 0_u64..4, bytes, request()).prop_map(|(kind, number, bytes, message)| {
+            let mut request = serde_bytes::ByteBuf::from(bytes);
+            if let Ok(Message::Call { request: made, .. }) = postcard::from_bytes(&message[4..]) {
+                request = serde_bytes::ByteBuf::from(postcard::to_allocvec(&made).unwrap());
+            }
+            let (client, call, index) = (number, number, number);
+            framed(&Word::Note(match kind {
+                0 => Note::Part(request),
+                1 => Note::Receipt { client, call, reply: Reply::Done },
+                2 => Note::Whole { epoch: u64::MAX, index: 0 },
+                3 => Note::Entry { index, entry: Entry::Paired { epoch: u64::MAX } },
+                4 => Note::Entry { index, entry: Entry::Gone { client } },
+                _ => Note::Entry { index, entry: Entry::Change { client, call, request } },
+            }))
+        })
+    }
+
+    fn framed(what: &impl serde::Serialize) -> Vec<u8> {
+        let body = postcard::to_allocvec(what).unwrap();
+        [&(body.len() as u32).to_le_bytes()[..], &body].concat()
     }
 
     proptest! {
@@ -205,6 +265,46 @@ mod tests {
                 }
             }
             messages(&bytes, piece);
+        }
+
+        #[test]
+        fn no_sequence_of_notes_with_damage_does_harm(
+            list in prop::collection::vec(note(), 0..40),
+            flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3),
+        ) {
+            let mut bytes = list.concat();
+            for (place, mask) in flips {
+                if !bytes.is_empty() {
+                    let at = place.index(bytes.len());
+                    bytes[at] ^= mask;
+                }
+            }
+            notes(&bytes);
+        }
+
+        #[test]
+        fn a_store_that_follows_holds_the_same(
+            requests in prop::collection::vec(request(), 0..60), attach in 0_usize..60,
+        ) {
+            let now = clock_now();
+            let mut first = Keeper::first(Times::within(Duration::ZERO));
+            let mut second = Keeper::second(now, Times::within(Duration::ZERO));
+            for (turn, message) in requests.iter().enumerate() {
+                if turn == attach {
+                    assert!(first.attach(now));
+                }
+                match postcard::from_bytes(&message[4..]).unwrap() {
+                    Message::Attach { .. } | Message::Took | Message::Have { .. } => {}
+                    Message::Hello { client, open, .. } => first.welcome(client, 0, &open, now),
+                    message => obey(&mut first, message, now),
+                }
+                for note in first.notes.drain(..) {
+                    second.hear(note, now).unwrap();
+                }
+            }
+            if attach < requests.len() {
+                assert_eq!(first.contents(), second.contents());
+            }
         }
 
         #[test]

@@ -20,7 +20,8 @@
 //! # Where to start
 //!
 //! [`Store`] is the one trait; its page has an example. [`Server::start`] and
-//! [`TcpStore::connect`] are the two ends of a store over TCP.
+//! [`TcpStore::connect`] are the two ends of a store over TCP; [`Server::follow`] starts a standby
+//! that takes over when the server is lost.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests may look at the clock"))]
 
@@ -34,12 +35,15 @@ mod file;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod keeper;
 mod machine;
 mod mem;
 mod member;
+mod mirror;
 mod prefix;
 #[doc(hidden)]
 pub mod proto;
+mod receipts;
 mod rendezvous;
 mod request;
 mod rounds;
@@ -62,4 +66,4 @@ pub use request::{Limits, Pair, Reply, Request, Swap};
 pub use rounds::{Cause, Decision, Ending, JoinError, Phase, RoundOptions, Rounds};
 pub use secret::Secret;
 pub use store::{DEFAULT_PATIENCE, Store};
-pub use tcp::{Dial, Server, TcpStore};
+pub use tcp::{Dial, Role, Server, TcpStore};

@@ -3,15 +3,25 @@
 //! A driver sorts its work into three commands — [`call`](Machine::call) for a client's request,
 //! [`cancel`](Machine::cancel) when a client gives up on one, [`forget`](Machine::forget) when a
 //! client is gone — and delivers the answers that each of them produces.
+//!
+//! A call that changed something is carried out once, however often it is made: a client may have
+//! lost the answer together with its connection ([`receipts`](crate::receipts)). What was changed,
+//! and for which call, can be kept in a log, from which a second machine becomes like this one
+//! ([`mirror`](crate::mirror)).
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use crate::error::Refusal;
-use crate::request::{Limits, Reply, Request};
-use crate::table::{Outcome, Table};
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
 
-/// One call of one client. Clients are numbered by the driver and never again the same; calls
-/// are numbered by their client.
+use crate::error::Refusal;
+use crate::mirror::{Entry, Note};
+use crate::receipts::{Receipts, tells_of_change};
+use crate::request::{Limits, Reply, Request};
+use crate::table::{Outcome, Part, Table};
+
+/// One call of one client. Clients choose their numbers at random, calls are numbered by their
+/// client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket {
     pub(crate) client: u64,
@@ -35,6 +45,9 @@ pub(crate) struct Machine {
     limits: Limits,
     /// Bytes held by waiting calls.
     weight: usize,
+    receipts: Receipts,
+    /// What has happened since it was last taken, if somebody wants to know.
+    log: Option<Vec<Entry>>,
 }
 
 /// A request that waits, with the key in whose line it stands.
@@ -64,6 +77,8 @@ impl Machine {
             lines: HashMap::new(),
             limits,
             weight: 0,
+            receipts: Receipts::default(),
+            log: None,
         }
     }
 
@@ -76,8 +91,19 @@ impl Machine {
         request: &Request<'_>,
         answers: &mut Answers,
     ) {
+        if request.can_change() {
+            if let Some(reply) = self.receipts.of(ticket.client, ticket.call) {
+                answers.push((ticket, reply.clone()));
+                return;
+            }
+            if let Err(refusal) = self.check_receipts(ticket.client) {
+                answers.push((ticket, Reply::Refused(refusal)));
+                return;
+            }
+        }
         match self.table.apply(request) {
             Outcome::Settled(reply) => {
+                note_change(&mut self.receipts, &mut self.log, ticket, request, &reply);
                 let refused = matches!(reply, Reply::Refused(_));
                 answers.push((ticket, reply));
                 if request.can_wake() && !refused && !self.lines.is_empty() {
@@ -104,12 +130,133 @@ impl Machine {
         }
     }
 
-    /// Ends all waits of a client that is gone.
+    /// Ends all waits of a client that is gone. If it comes back it makes its calls again.
     pub(crate) fn forget(&mut self, client: u64) {
+        self.end_waits(client);
+        self.receipts.gone(client);
+        self.write_down(|| Entry::Gone { client });
+    }
+
+    /// A client is here, perhaps again, and these of its calls have no answer yet.
+    pub(crate) fn welcome(&mut self, client: u64, open: &[u64]) {
+        self.end_waits(client);
+        self.receipts.here(client, open);
+        self.write_down(|| Entry::Here { client, open: open.to_vec() });
+    }
+
+    /// A client has the answers to these calls, or has given up on them.
+    pub(crate) fn settle(&mut self, client: u64, calls: &[u64]) {
+        if !calls.is_empty() {
+            self.receipts.settle(client, calls);
+            self.write_down(|| Entry::Settled { client, calls: calls.to_vec() });
+        }
+    }
+
+    /// From now on what happens is written down.
+    pub(crate) fn start_log(&mut self) {
+        self.log = Some(Vec::new());
+    }
+
+    /// Nobody reads the log any more.
+    pub(crate) fn end_log(&mut self) {
+        self.log = None;
+    }
+
+    /// What has happened since this was last asked.
+    pub(crate) fn take_log(&mut self) -> Vec<Entry> {
+        self.log.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// All that another machine needs to become like this one, but for those who wait: they make
+    /// their calls again.
+    pub(crate) fn copy(&self) -> impl Iterator<Item = Note> {
+        let parts = self.table.parts().map(|part| Note::Part(encode(&part)));
+        let receipts = self.receipts.all().map(|(client, call, reply)| Note::Receipt {
+            client,
+            call,
+            reply: reply.clone(),
+        });
+        parts.chain(receipts).chain(self.receipts.absent().map(|client| Note::Absent { client }))
+    }
+
+    /// Takes a part of another machine's copy.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn restore(&mut self, note: Note) -> Result<(), String> {
+        match note {
+            Note::Part(bytes) => {
+                let part: Part<'_> = decode(&bytes)?;
+                self.table.restore(&part).map_err(|refusal| refusal.to_string())
+            }
+            Note::Receipt { client, call, reply } => {
+                self.receipts.keep(client, call, reply);
+                Ok(())
+            }
+            Note::Absent { client } => {
+                self.receipts.gone(client);
+                Ok(())
+            }
+            Note::Whole { .. } | Note::Entry { .. } => Err("this is no part of a copy".to_owned()),
+        }
+    }
+
+    /// Does what has happened on another machine.
+    ///
+    /// # Errors
+    /// When it cannot have happened to a machine like this one.
+    pub(crate) fn follow(&mut self, entry: Entry) -> Result<(), String> {
+        match entry {
+            Entry::Change { client, call, request } => {
+                let request: Request<'_> = decode(&request)?;
+                match self.table.apply(&request) {
+                    Outcome::Settled(reply) if tells_of_change(&reply) => {
+                        self.receipts.keep(client, call, reply);
+                    }
+                    other => {
+                        return Err(format!(
+                            "{} cannot have had effect: {other:?}",
+                            request.verb()
+                        ));
+                    }
+                }
+            }
+            Entry::Settled { client, calls } => self.receipts.settle(client, &calls),
+            Entry::Here { client, open } => self.receipts.here(client, &open),
+            Entry::Gone { client } => self.receipts.gone(client),
+            Entry::Paired { .. } | Entry::Mark => {}
+        }
+        Ok(())
+    }
+
+    /// Nobody is connected yet: this machine was a copy until now.
+    pub(crate) fn take_over(&mut self) {
+        self.receipts.all_gone();
+    }
+
+    fn end_waits(&mut self, client: u64) {
         let calls: Vec<Ticket> = self.calls_of(client).collect();
         for ticket in calls {
             self.leave(ticket);
         }
+    }
+
+    fn write_down(&mut self, entry: impl FnOnce() -> Entry) {
+        if let Some(log) = &mut self.log {
+            log.push(entry());
+        }
+    }
+
+    /// A client that never says which answers it has must not fill the store.
+    fn check_receipts(&self, client: u64) -> Result<(), Refusal> {
+        let (waiting, held) = (self.receipts.count(client), self.receipts.weight());
+        if waiting >= WAITING_PER_CLIENT {
+            return Err(Refusal::TooManyWaiting { waiting, limit: WAITING_PER_CLIENT });
+        }
+        if held > self.limits.store {
+            return Err(Refusal::Full { held, limit: self.limits.store });
+        }
+        Ok(())
     }
 
     fn queue_up(
@@ -146,6 +293,8 @@ impl Machine {
             };
             match outcome {
                 Outcome::Settled(reply) => {
+                    let request = want.request();
+                    note_change(&mut self.receipts, &mut self.log, ticket, &request, &reply);
                     self.weight -= want.weight;
                     self.waiting.remove(&ticket);
                     answers.push((ticket, reply));
@@ -213,7 +362,33 @@ impl Want {
     }
 }
 
-/// A client's calls that may wait at one time.
+/// Keeps the receipt of a call that changed something, and writes it down.
+fn note_change(
+    receipts: &mut Receipts,
+    log: &mut Option<Vec<Entry>>,
+    ticket: Ticket,
+    request: &Request<'_>,
+    reply: &Reply,
+) {
+    if !request.can_change() || !tells_of_change(reply) {
+        return;
+    }
+    let Ticket { client, call } = ticket;
+    receipts.keep(client, call, reply.clone());
+    if let Some(log) = log {
+        log.push(Entry::Change { client, call, request: encode(request) });
+    }
+}
+
+fn encode(what: &impl Serialize) -> ByteBuf {
+    ByteBuf::from(postcard::to_allocvec(what).expect("memory can be extended"))
+}
+
+fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, String> {
+    postcard::from_bytes(bytes).map_err(|error| error.to_string())
+}
+
+/// A client's calls that may wait at one time, or be answered without its having said so.
 const WAITING_PER_CLIENT: usize = 4096;
 
 #[cfg(test)]
@@ -228,6 +403,7 @@ mod tests {
     fn write(machine: &mut Machine, request: &Request<'_>) -> Answers {
         let mut answers = Answers::new();
         machine.call(ticket(1, 1), true, request, &mut answers);
+        machine.settle(1, &[1]);
         answers
     }
 

@@ -5,10 +5,13 @@
 //! share a record, a large one takes several. Every call has a number and gets exactly one
 //! answer, in any order, so many can be under way on one connection.
 
+use std::net::SocketAddr;
+
 use serde::{Deserialize, Serialize};
 
 use crate::auth::{Forged, Opener, Sealer};
-use crate::request::{Limits, Reply, Request};
+pub use crate::mirror::{Entry, Note};
+use crate::request::{Limits, Reply, Request, bounded_list};
 
 /// What a client sends.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +22,9 @@ pub enum Message<'a> {
         call: u64,
         /// Whether to wait if it cannot be done at once.
         wait: bool,
+        /// Calls whose answers the client has, or does not want any more.
+        #[serde(deserialize_with = "bounded_list")]
+        done: Vec<u64>,
         /// What to do.
         #[serde(borrow)]
         request: Request<'a>,
@@ -29,15 +35,59 @@ pub enum Message<'a> {
         /// The call.
         call: u64,
     },
+    /// This is who I am: a client's first message on every connection.
+    Hello {
+        /// The client's number, which it chose at random.
+        client: u64,
+        /// The latest epoch that it has seen a store serve in.
+        epoch: u64,
+        /// Its calls that have no answer yet.
+        #[serde(deserialize_with = "bounded_list")]
+        open: Vec<u64>,
+    },
+    /// A store wants to follow this one.
+    Attach {
+        /// Where clients reach it.
+        address: SocketAddr,
+    },
+    /// The following store has all entries up to this one.
+    Have {
+        /// The entry's number.
+        index: u64,
+    },
+    /// The following store has taken over.
+    Took,
 }
 
 /// What a server sends.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Word {
+    /// An answer to a call.
+    Answer(Answer),
+    /// How the store stands: said to everybody who comes, and when it changes.
+    House(House),
+    /// What has happened, for a store that follows this one.
+    Note(Note),
+}
+
+/// An answer to a call.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// The call that is answered.
     pub call: u64,
     /// The answer.
     pub reply: Reply,
+}
+
+/// How a store stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct House {
+    /// The epoch it serves in, or served in last.
+    pub epoch: u64,
+    /// Why it does not serve; empty if it does.
+    pub aside: String,
+    /// Where the store is that takes over if this one is lost.
+    pub standby: Option<SocketAddr>,
 }
 
 /// Why a connection cannot go on: the stream itself is damaged.

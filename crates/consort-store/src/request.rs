@@ -176,6 +176,20 @@ pub enum Reply {
     Refused(Refusal),
 }
 
+impl Reply {
+    /// About how many bytes it takes to keep.
+    pub(crate) fn weight(&self) -> usize {
+        const PER_ITEM: usize = 64;
+        let bytes = match self {
+            Self::Value(value) | Self::Swap(Swap::Differs(value)) => value.len(),
+            Self::Values(values) => values.iter().map(|value| PER_ITEM + value.len()).sum(),
+            Self::Keys(keys) => keys.iter().map(|key| PER_ITEM + key.len()).sum(),
+            _ => 0,
+        };
+        PER_ITEM + bytes
+    }
+}
+
 /// How a [`CompareSet`](Request::CompareSet) went.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[must_use]
@@ -370,7 +384,7 @@ fn check_count(count: usize, limits: &Limits) -> Result<(), Refusal> {
 
 /// Reads a list of at most as many items as any request may have: a small message could otherwise
 /// become a list many times its size.
-fn bounded_list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+pub(crate) fn bounded_list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de>,

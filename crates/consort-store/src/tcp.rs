@@ -4,6 +4,7 @@ mod client;
 mod complaints;
 mod connection;
 mod dial;
+mod feed;
 mod server;
 
 use std::time::Duration;
@@ -12,7 +13,7 @@ use socket2::{SockRef, TcpKeepalive};
 
 pub use client::TcpStore;
 pub use dial::Dial;
-pub use server::Server;
+pub use server::{Role, Server};
 
 /// Sends small messages at once, and notices a peer that has vanished without a word when it has
 /// been silent for `silence`, or for ten seconds if that is longer.
@@ -33,8 +34,20 @@ fn tune(socket: SockRef<'_>, silence: Duration) -> std::io::Result<()> {
     socket.set_tcp_user_timeout(Some(silence.clamp(LEAST_SILENCE, MOST_SILENCE)))
 }
 
+/// Notices sooner that a store is lost which has a standby: calls have to go on with that one before
+/// the job is given up. A store that is only slow takes its clients back.
+fn expect_loss(socket: SockRef<'_>, silence: Duration) -> std::io::Result<()> {
+    let probes = TcpKeepalive::new()
+        .with_time(Duration::from_secs(1))
+        .with_interval(Duration::from_secs(1))
+        .with_retries(3);
+    socket.set_tcp_keepalive(&probes)?;
+    socket.set_tcp_user_timeout(Some((silence / 3).clamp(SOON, MOST_SILENCE)))
+}
+
 /// Shorter ones are noticed by those who expect a sign of life.
 const LEAST_SILENCE: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(3);
 /// The longest that the system can count.
 const MOST_SILENCE: Duration = Duration::from_millis(i32::MAX as u64);
 

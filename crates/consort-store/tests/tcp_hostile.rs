@@ -161,7 +161,7 @@ fn a_member_that_never_reads_is_bounded_and_holds_up_nobody() {
     let before = resident_bytes();
     for call in 0..2_000 {
         let request = Request::Get { key: "large" };
-        outbox.push(&Message::Call { call, wait: true, request });
+        outbox.push(&Message::Call { call, wait: true, done: Vec::new(), request });
     }
     // Eight gigabytes of answers are asked for; the server stops reading after a few.
     raw.set_write_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -178,7 +178,7 @@ fn a_member_that_never_reads_is_bounded_and_holds_up_nobody() {
     while answers < 20 {
         let count = raw.read(&mut buffer).unwrap();
         inbox.feed(&buffer[..count]).unwrap();
-        while inbox.take::<consort_store::proto::Answer>().unwrap().is_some() {
+        while inbox.take::<consort_store::proto::Word>().unwrap().is_some() {
             answers += 1;
         }
     }
@@ -255,7 +255,7 @@ fn a_member_that_vanishes_while_it_waits_is_forgotten() {
         let (mut raw, session) = house.enter();
         let mut outbox = Outbox::new(session.sealer);
         let request = Request::Pop { key: "jobs" };
-        outbox.push(&Message::Call { call: 0, wait: true, request });
+        outbox.push(&Message::Call { call: 0, wait: true, done: Vec::new(), request });
         raw.write_all(outbox.unsent()).unwrap();
         drop(raw);
     }

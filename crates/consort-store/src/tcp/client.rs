@@ -1,10 +1,12 @@
 //! A client's handle on a server's store. Many threads may call at once on one connection: each
-//! call has its number, and answers come in any order. How they share it: [`link`].
+//! call has its number, and answers come in any order. How they share it: [`link`]. What becomes of
+//! their calls if the connection is lost: [`seat`].
 
 mod desk;
 mod drain;
 mod incoming;
 mod link;
+mod seat;
 mod spin;
 
 use std::net::SocketAddr;
@@ -13,19 +15,21 @@ use std::time::Duration;
 
 use super::dial::Dial;
 use crate::deadline::{Deadline, clock_now};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::request::{Limits, Reply, Request};
 use crate::secret::Secret;
 use crate::store::{DEFAULT_PATIENCE, Store, no_answer, settle, soon};
-use link::Link;
+use seat::Seat;
 
 /// A handle on the store of a [`Server`](super::Server), over one connection.
 ///
 /// Clones share the connection; [`duplicate`](Store::duplicate) makes one of its own.
+///
+/// If the server has a standby and is lost, calls go on with the standby, those under way included.
+/// Each of them is carried out once, whichever of the two did it.
 #[derive(Clone, Debug)]
 pub struct TcpStore {
-    link: Arc<Link>,
-    dial: Dial,
+    seat: Arc<Seat>,
     patience: Duration,
 }
 
@@ -44,12 +48,7 @@ impl TcpStore {
     /// # Errors
     /// As [`connect`](Self::connect).
     pub fn dial(dial: Dial, until: Deadline) -> Result<Self> {
-        let (stream, session) = dial.connect(until)?;
-        let link = Link::new(stream, session).map_err(|source| Error::System {
-            doing: "setting up the store's connection",
-            source,
-        })?;
-        Ok(Self { link: Arc::new(link), dial, patience: DEFAULT_PATIENCE })
+        Ok(Self { seat: Arc::new(Seat::take(dial, until)?), patience: DEFAULT_PATIENCE })
     }
 
     /// Changes how long the verbs without a deadline wait for the server to answer.
@@ -61,12 +60,17 @@ impl TcpStore {
 
     /// This side's address: the interface that really reaches the server.
     pub fn local_address(&self) -> SocketAddr {
-        self.link.local()
+        self.seat.link().local()
     }
 
-    /// The server's address.
+    /// The server's address: the standby's, once that has taken over.
     pub fn peer_address(&self) -> SocketAddr {
-        self.link.peer()
+        self.seat.link().peer()
+    }
+
+    /// Where the store is, as it was given; or the standby's address, once that has taken over.
+    pub fn place(&self) -> String {
+        self.seat.dial().address().to_owned()
     }
 }
 
@@ -75,16 +79,14 @@ impl Store for TcpStore {
         request.check(&Limits::STANDARD)?;
         let started = clock_now();
         let verb = request.verb();
-        let reply = self.link.call(request, until);
-        let reply = reply.map_err(|broken| broken.into_error(self.dial.address()))?;
-        match reply {
+        match self.seat.call(request, until)? {
             Some(reply) => settle(reply, verb, || started.elapsed()),
             None => Err(no_answer(verb, started.elapsed())),
         }
     }
 
     fn duplicate(&self) -> Result<Arc<dyn Store>> {
-        let again = Self::dial(self.dial.clone(), soon(self))?;
+        let again = Self::dial(self.seat.dial(), soon(self))?;
         Ok(Arc::new(again.with_patience(self.patience)))
     }
 

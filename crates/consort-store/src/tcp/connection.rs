@@ -7,7 +7,7 @@ use mio::net::TcpStream;
 
 use crate::auth::{GREETING, OPENING, ServerHandshake, Session, refusal};
 use crate::error::HandshakeError;
-use crate::proto::{Answer, Damage, Inbox, Message, Outbox};
+use crate::proto::{Damage, Inbox, Message, Outbox, Word};
 use crate::secret::Secret;
 
 /// A connection and how far it has come.
@@ -16,6 +16,8 @@ pub(super) struct Connection {
     stream: TcpStream,
     peer: SocketAddr,
     phase: Phase,
+    /// The client's number.
+    pub(super) client: u64,
     /// It has too many answers to read, and messages of its own that wait for that.
     choked: bool,
 }
@@ -33,14 +35,25 @@ enum Phase {
 /// Why a connection ends. Only [`Refused`](End::Refused) and [`Damaged`](End::Damaged) are news.
 #[derive(Debug)]
 pub(super) enum End {
-    /// The client closed it, or the network did.
+    /// The other side closed it: its process has ended, or has no use for it any more.
     Gone,
+    /// Nothing came through any more; what has become of the other side is not known.
+    Lost,
     /// The client did not pass the handshake.
     Refused(HandshakeError),
     /// What came from the client makes no sense.
     Damaged(Damage),
     /// The client does not read its answers.
     Deaf,
+}
+
+impl End {
+    pub(super) fn of(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Self::Gone,
+            _ => Self::Lost,
+        }
+    }
 }
 
 /// What is left to do after a turn of reading.
@@ -59,6 +72,7 @@ impl Connection {
     pub(super) fn greet(
         mut stream: TcpStream,
         peer: SocketAddr,
+        client: u64,
         secret: &Secret,
     ) -> Result<Self, End> {
         let handshake = ServerHandshake::new(secret).map_err(|_| End::Gone)?;
@@ -67,7 +81,7 @@ impl Connection {
             _ => return Err(End::Gone),
         }
         let phase = Phase::Opening { handshake, opening: [0; OPENING], received: 0 };
-        Ok(Self { stream, peer, phase, choked: false })
+        Ok(Self { stream, peer, phase, client, choked: false })
     }
 
     pub(super) fn stream(&mut self) -> &mut TcpStream {
@@ -86,7 +100,8 @@ impl Connection {
         matches!(self.phase, Phase::Open { .. })
     }
 
-    /// Reads what has come and hands each message to `each`, with the outbox for its answer.
+    /// Reads what has come and hands each message to `each`, with the outbox for its answer, until
+    /// that says that it is enough for now.
     ///
     /// A short read means that everything has been read, which saves asking once more; but not
     /// if the end of the stream may lie behind it (`to_the_end`), of which there is no other news.
@@ -94,13 +109,12 @@ impl Connection {
         &mut self,
         scratch: &mut [u8],
         to_the_end: bool,
-        mut each: impl FnMut(Message<'_>, &mut Outbox),
+        mut each: impl FnMut(Message<'_>, &mut Outbox) -> bool,
     ) -> Result<Turn, End> {
         let mut dry = false;
         for _ in 0..READS_PER_TURN {
-            self.take_messages(&mut each)?;
-            if self.choked {
-                return Ok(Turn::Choked);
+            if !self.take_messages(&mut each)? {
+                return Ok(if self.choked { Turn::Choked } else { Turn::More });
             }
             if dry {
                 return Ok(Turn::Dry);
@@ -113,17 +127,31 @@ impl Connection {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Turn::Dry),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Err(End::Gone),
+                Err(error) => return Err(End::of(&error)),
             }
         }
         Ok(Turn::More)
     }
 
     /// Adds an answer, to go out with the next [`write`](Self::write).
-    pub(super) fn answer(&mut self, answer: &Answer) -> Result<(), End> {
-        let Phase::Open { outbox, .. } = &mut self.phase else { return Ok(()) };
-        outbox.push(answer);
-        if outbox.len() > DEAF { Err(End::Deaf) } else { Ok(()) }
+    pub(super) fn answer(&mut self, answer: &Word) -> Result<(), End> {
+        self.tell(answer);
+        if self.unwritten() > DEAF { Err(End::Deaf) } else { Ok(()) }
+    }
+
+    /// Adds something, however much that makes.
+    pub(super) fn tell(&mut self, word: &Word) {
+        if let Phase::Open { outbox, .. } = &mut self.phase {
+            outbox.push(word);
+        }
+    }
+
+    /// Bytes that are still to be written.
+    pub(super) fn unwritten(&self) -> usize {
+        match &self.phase {
+            Phase::Open { outbox, .. } => outbox.len(),
+            _ => 0,
+        }
     }
 
     /// Writes what can be written. True if the client was choked and may be read again.
@@ -138,7 +166,7 @@ impl Connection {
                 Ok(count) => outbox.sent(count),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Err(End::Gone),
+                Err(error) => return Err(End::of(&error)),
             }
         }
         let freed = self.choked && outbox.len() < CHOKE;
@@ -153,19 +181,20 @@ impl Connection {
         self.phase = Phase::Over;
     }
 
+    /// Whether all messages have been taken.
     fn take_messages(
         &mut self,
-        each: &mut impl FnMut(Message<'_>, &mut Outbox),
-    ) -> Result<(), End> {
-        let Phase::Open { inbox, outbox, .. } = &mut self.phase else { return Ok(()) };
+        each: &mut impl FnMut(Message<'_>, &mut Outbox) -> bool,
+    ) -> Result<bool, End> {
+        let Phase::Open { inbox, outbox, .. } = &mut self.phase else { return Ok(true) };
         while outbox.len() < CHOKE {
-            match inbox.take().map_err(End::Damaged)? {
-                Some(message) => each(message, outbox),
-                None => return Ok(()),
+            let Some(message) = inbox.take().map_err(End::Damaged)? else { return Ok(true) };
+            if !each(message, outbox) {
+                return Ok(false);
             }
         }
         self.choked = true;
-        Ok(())
+        Ok(false)
     }
 
     fn feed(&mut self, mut bytes: &[u8]) -> Result<(), End> {

@@ -46,6 +46,20 @@ impl Dial {
         &self.address
     }
 
+    pub(super) fn secret(&self) -> &Secret {
+        &self.secret
+    }
+
+    /// How long the server may be silent, as it was asked for.
+    pub(super) fn silence(&self) -> Duration {
+        self.silence
+    }
+
+    /// The same call to another address.
+    pub(super) fn to(&self, address: &str) -> Self {
+        Self { address: address.to_owned(), ..self.clone() }
+    }
+
     /// Connects. A server that is not there yet is tried again, a little later each time, until
     /// the deadline; one that refuses us is final.
     pub(super) fn connect(&self, until: Deadline) -> Result<(TcpStream, Session)> {
@@ -69,7 +83,8 @@ impl Dial {
         }
     }
 
-    fn attempt(&self, until: Deadline) -> Result<(TcpStream, Session), Attempt> {
+    /// Tries once.
+    pub(super) fn attempt(&self, until: Deadline) -> Result<(TcpStream, Session), Attempt> {
         let addresses: Vec<_> = self.address.to_socket_addrs()?.collect();
         self.attempt_each(&addresses, until)
     }
@@ -125,7 +140,7 @@ impl Dial {
 
 /// How one attempt failed.
 #[derive(Debug)]
-enum Attempt {
+pub(super) enum Attempt {
     /// It may work later.
     Again(io::Error),
     /// It never will.

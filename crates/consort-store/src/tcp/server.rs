@@ -1,10 +1,13 @@
 //! The server: one thread, one port, thousands of clients. All that is decided is decided in
-//! [`Machine`]; this file moves bytes.
+//! [`Keeper`]; this file moves bytes. What passes between two stores is in [`pair`].
+
+mod pair;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc::{self, TryRecvError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -14,13 +17,18 @@ use socket2::{Domain, Socket, Type};
 
 use super::complaints::Complaints;
 use super::connection::{Connection, End, Turn};
+use super::dial::Dial;
+use super::feed::Feed;
 use super::tune;
-use crate::deadline::clock_now;
+use crate::deadline::{Deadline, clock_now};
 use crate::error::{Error, HandshakeError, Result};
-use crate::machine::{Answers, Machine, Ticket};
-use crate::proto::{Answer, Message};
-use crate::request::Limits;
+use crate::keeper::Keeper;
+use crate::machine::Ticket;
+use crate::mirror::Times;
+use crate::proto::{Answer, Message, Word};
 use crate::secret::Secret;
+pub use pair::Role;
+use pair::{Asked, BEHIND, Pair};
 
 /// The process that holds the data of a [`TcpStore`](super::TcpStore).
 ///
@@ -40,9 +48,12 @@ use crate::secret::Secret;
 /// assert_eq!(store.get("greeting", until)?, b"hello");
 /// # Ok::<(), consort_store::Error>(())
 /// ```
+///
+/// A second server can [`follow`](Self::follow) it, and takes over when this one is lost.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
+    role: Arc<Mutex<Role>>,
     /// Dropping it tells the thread to stop, once it is woken.
     stop: Option<mpsc::Sender<()>>,
     waker: Waker,
@@ -92,8 +103,62 @@ impl Server {
     /// # Errors
     /// As [`from_listener`](Self::from_listener).
     pub fn bearing(silence: Duration, listener: TcpListener, secret: &Secret) -> Result<Self> {
-        Self::serve(silence, listener, secret)
+        let keeper = Keeper::first(Times::within(silence));
+        Self::serve(silence, listener, secret, keeper, None)
             .map_err(|source| Error::System { doing: "starting the store's server", source })
+    }
+
+    /// Starts a standby: a server that holds the same as the one that `first` calls, and serves in
+    /// its place when that is lost. Clients of the first learn of it from there, and go on with it
+    /// by themselves: nothing that they were answered is lost, and no call is carried out twice.
+    ///
+    /// The standby takes over when the first's process ends, or when nothing has been heard of it
+    /// for a third of `silence`, but not before three seconds. From the moment that the two are a
+    /// pair ([`role`](Self::role) tells), the first answers nobody before the standby knows what it
+    /// answers. If the standby's process ends, the first goes on alone. If the standby is out of
+    /// reach the first cannot know whether it has been replaced, and does not serve any more: so
+    /// there are never two stores that serve.
+    ///
+    /// ```
+    /// use consort_store::{Deadline, Dial, Role, Secret, Server, Store, TcpStore};
+    /// use std::time::Duration;
+    ///
+    /// let secret = Secret::generate()?;
+    /// let first = Server::start("127.0.0.1:0".parse().unwrap(), &secret)?;
+    /// let until = Deadline::after(Duration::from_secs(10));
+    /// let store = TcpStore::connect(first.address(), &secret, until)?;
+    /// store.add("count", 1)?;
+    ///
+    /// let listener = Server::listen("127.0.0.1:0".parse().unwrap())?;
+    /// let dial = Dial::new(first.address(), &secret).named("standby");
+    /// let standby = Server::follow(Duration::ZERO, listener, &dial, until)?;
+    /// while standby.role() != (Role::Follows { ready: true }) {
+    ///     std::thread::yield_now();
+    /// }
+    /// drop(first);
+    /// assert_eq!(store.add("count", 1)?, 2);
+    /// # Ok::<(), consort_store::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the first cannot be reached until `until`, or the system has no descriptors or threads
+    /// left.
+    pub fn follow(
+        silence: Duration,
+        listener: TcpListener,
+        first: &Dial,
+        until: Deadline,
+    ) -> Result<Self> {
+        let connected = first.connect(until)?;
+        let keeper = Keeper::second(clock_now(), Times::within(silence));
+        pair::feed(connected, &listener)
+            .and_then(|feed| Self::serve(silence, listener, first.secret(), keeper, Some(feed)))
+            .map_err(|source| Error::System { doing: "starting a standby of the store", source })
+    }
+
+    /// What this server does at present.
+    pub fn role(&self) -> Role {
+        self.role.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The address it listens on, with its real port.
@@ -101,21 +166,35 @@ impl Server {
         self.address
     }
 
-    fn serve(silence: Duration, listener: TcpListener, secret: &Secret) -> io::Result<Self> {
+    fn serve(
+        silence: Duration,
+        listener: TcpListener,
+        secret: &Secret,
+        keeper: Keeper,
+        mut feed: Option<Feed>,
+    ) -> io::Result<Self> {
         let address = listener.local_addr()?;
         listener.set_nonblocking(true)?;
         let mut listener = mio::net::TcpListener::from_std(listener);
         let poll = Poll::new()?;
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
         let waker = Waker::new(poll.registry(), WAKER)?;
+        if let Some(feed) = &mut feed {
+            let both = Interest::READABLE | Interest::WRITABLE;
+            poll.registry().register(feed.stream(), FEED, both)?;
+        }
+        let pair = Pair::new(&keeper, feed);
+        let role = pair.role.clone();
         let (stop, stopped) = mpsc::channel();
         let room = Room {
             poll,
             listener,
             secret: secret.clone(),
             silence,
-            machine: Machine::new(Limits::STANDARD),
+            keeper,
+            pair,
             connections: HashMap::new(),
+            clients: HashMap::new(),
             next: FIRST_CLIENT,
             openings: VecDeque::new(),
             opening_count: 0,
@@ -124,14 +203,13 @@ impl Server {
             complaints: Complaints::new(clock_now()),
             again: Vec::new(),
             unwritten: Vec::new(),
-            answers: Answers::new(),
             scratch: vec![0; SCRATCH].into(),
             stopped,
         };
         let thread = std::thread::Builder::new()
             .name("consort-store".to_owned())
             .spawn(move || room.run())?;
-        Ok(Self { address, stop: Some(stop), waker, thread: Some(thread) })
+        Ok(Self { address, role, stop: Some(stop), waker, thread: Some(thread) })
     }
 }
 
@@ -155,8 +233,12 @@ struct Room {
     secret: Secret,
     /// How long a client may be silent.
     silence: Duration,
-    machine: Machine,
+    keeper: Keeper,
+    /// The other store, if there is one.
+    pair: Pair,
     connections: HashMap<usize, Connection>,
+    /// Which connection a client has.
+    clients: HashMap<u64, usize>,
     next: usize,
     /// Who is in the handshake since when, oldest first; some have left it meanwhile.
     openings: VecDeque<(Instant, usize)>,
@@ -169,7 +251,6 @@ struct Room {
     again: Vec<usize>,
     /// Who has answers to be written.
     unwritten: Vec<usize>,
-    answers: Answers,
     scratch: Box<[u8]>,
     stopped: mpsc::Receiver<()>,
 }
@@ -202,11 +283,13 @@ impl Room {
                     LISTENER => self.accept(),
                     WAKER if self.stopped.try_recv() == Err(TryRecvError::Disconnected) => return,
                     WAKER => {}
+                    FEED => self.follow(),
                     Token(client) => self.serve(client, event),
                 }
             }
-            self.write_answers();
             self.look_at_clock(now);
+            self.pass_on();
+            self.write_answers();
         }
     }
 
@@ -218,7 +301,8 @@ impl Room {
             return Some(Duration::ZERO);
         }
         let opening = self.openings.front().map(|(since, _)| *since + HANDSHAKE_LIMIT);
-        let next = opening.into_iter().chain(self.accept_again).min()?;
+        let due = self.keeper.due_at(now);
+        let next = opening.into_iter().chain(self.accept_again).chain(due).min()?;
         Some(next.saturating_duration_since(now) + Duration::from_millis(1))
     }
 
@@ -246,8 +330,9 @@ impl Room {
     }
 
     fn welcome(&mut self, stream: mio::net::TcpStream, peer: SocketAddr) {
-        let Ok(mut connection) = Connection::greet(stream, peer, &self.secret) else { return };
         let client = self.next;
+        let greeted = Connection::greet(stream, peer, client as u64, &self.secret);
+        let Ok(mut connection) = greeted else { return };
         let both = Interest::READABLE | Interest::WRITABLE;
         let stream = connection.stream();
         if tune(socket2::SockRef::from(&*stream), self.silence).is_err()
@@ -271,49 +356,80 @@ impl Room {
     }
 
     fn read(&mut self, client: usize, to_the_end: bool) {
+        if self.is_behind() && !self.pair.is_second(client) {
+            self.pair.postponed.push(client);
+            return;
+        }
         let Some(connection) = self.connections.get_mut(&client) else { return };
-        let (machine, answers) = (&mut self.machine, &mut self.answers);
-        let unwritten = &mut self.unwritten;
+        let (keeper, unwritten, now) = (&mut self.keeper, &mut self.unwritten, clock_now());
         let was_open = connection.is_open();
+        let mut who = connection.client;
+        let mut asked = Vec::new();
         let turn = connection.read(&mut self.scratch, to_the_end, |message, outbox| {
-            let first = answers.len();
+            let first = keeper.answers.len();
             match message {
-                Message::Call { call, wait, request } => {
-                    machine.call(ticket(client, call), wait, &request, answers);
+                Message::Call { call, wait, done, request } => {
+                    keeper.call(Ticket { client: who, call }, wait, &done, &request, now);
                 }
-                Message::Cancel { call } => machine.cancel(ticket(client, call), answers),
+                Message::Cancel { call } => keeper.cancel(Ticket { client: who, call }, now),
+                Message::Hello { client, epoch, open } => {
+                    who = client;
+                    keeper.welcome(client, epoch, &open, now);
+                }
+                Message::Attach { address } => asked.push(Asked::Attach(address)),
+                Message::Have { index } => asked.push(Asked::Have(index)),
+                Message::Took => asked.push(Asked::Took),
             }
             // The caller's own answer goes straight into its outbox, which bounds what it can
             // ask for; answers to others wait until its turn is over.
-            if answers.get(first).is_some_and(|(ticket, _)| ticket.client == client as u64) {
-                let (Ticket { call, .. }, reply) = answers.remove(first);
-                outbox.push(&Answer { call, reply });
+            if keeper.answers.get(first).is_some_and(|(ticket, _)| ticket.client == who) {
+                let (Ticket { call, .. }, reply) = keeper.answers.remove(first);
+                outbox.push(&Word::Answer(Answer { call, reply }));
                 unwritten.push(client);
             }
+            keeper.held() <= BEHIND
         });
         if !was_open && connection.is_open() {
             self.opening_count -= 1;
+            connection.tell(&Word::House(self.pair.told.clone()));
+            self.unwritten.push(client);
+        }
+        self.know(client, who);
+        for word in asked {
+            self.hear_second(client, word);
         }
         match turn {
             Ok(Turn::Dry | Turn::Choked) => {}
             Ok(Turn::More) => self.again.push(client),
             Err(end) => self.close(client, &end),
         }
-        self.deliver();
+        self.pass_on();
+    }
+
+    /// Remembers which client has this connection. If it has another, that is an old one.
+    fn know(&mut self, connection: usize, client: u64) {
+        let Some(known) = self.connections.get_mut(&connection) else { return };
+        if known.client == client {
+            return;
+        }
+        known.client = client;
+        if let Some(old) = self.clients.insert(client, connection) {
+            self.close(old, &End::Gone);
+        }
     }
 
     /// Puts the answers that the last message brought about into their clients' outboxes.
     fn deliver(&mut self) {
-        let mut answers = std::mem::take(&mut self.answers);
+        let mut answers = std::mem::take(&mut self.keeper.answers);
         for (Ticket { client, call }, reply) in answers.drain(..) {
-            let client = client as usize;
-            let Some(connection) = self.connections.get_mut(&client) else { continue };
-            match connection.answer(&Answer { call, reply }) {
-                Ok(()) => self.unwritten.push(client),
-                Err(end) => self.close(client, &end),
+            let place = self.clients.get(&client).copied().unwrap_or(client as usize);
+            let Some(connection) = self.connections.get_mut(&place) else { continue };
+            match connection.answer(&Word::Answer(Answer { call, reply })) {
+                Ok(()) => self.unwritten.push(place),
+                Err(end) => self.close(place, &end),
             }
         }
-        self.answers = answers;
+        self.keeper.answers.append(&mut answers);
     }
 
     fn write_answers(&mut self) {
@@ -331,9 +447,11 @@ impl Room {
             Ok(false) => {}
             Err(end) => self.close(client, &end),
         }
+        self.resume();
     }
 
     fn look_at_clock(&mut self, now: Instant) {
+        self.keeper.tick(now);
         if self.accept_again.is_some_and(|again| again <= now) {
             self.accept_again = None;
             self.accept();
@@ -380,13 +498,23 @@ impl Room {
         self.complain(&connection.describe(), end);
         // The connection is dropped either way, and the system forgets it then.
         let _ = self.poll.registry().deregister(connection.stream());
-        self.machine.forget(client as u64);
+        if self.pair.is_second(client) {
+            self.lose_second(end);
+        }
+        // A client that has come back has another connection by now.
+        let gone = connection.client;
+        match self.clients.get(&gone) {
+            Some(place) if *place != client => return,
+            Some(_) => drop(self.clients.remove(&gone)),
+            None => {}
+        }
+        self.keeper.forget(gone, clock_now());
     }
 
     /// One line for whoever was not let in or had to be closed.
     fn complain(&mut self, peer: &str, end: &End) {
         let what = match end {
-            End::Gone => return,
+            End::Gone | End::Lost => return,
             End::Refused(reason) => format!("refused a connection to the store: {reason}"),
             End::Damaged(damage) => format!("closed a connection to the store: {damage}"),
             End::Deaf => "closed a connection to the store: it reads no answers".to_owned(),
@@ -397,10 +525,6 @@ impl Room {
             Some(more) => tracing::warn!(%peer, "{what}; {more} others were not told of"),
         }
     }
-}
-
-fn ticket(client: usize, call: u64) -> Ticket {
-    Ticket { client: client as u64, call }
 }
 
 /// How many clients may be in the handshake at one time: strangers must not use up the descriptors
@@ -423,7 +547,9 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 
 const LISTENER: Token = Token(0);
 const WAKER: Token = Token(1);
-const FIRST_CLIENT: usize = 2;
+/// The store that this one follows.
+const FEED: Token = Token(2);
+const FIRST_CLIENT: usize = 3;
 const BACKLOG: i32 = 4096;
 const SCRATCH: usize = 64 << 10;
 /// Clients that may be in the handshake at one time, if there are descriptors enough.

@@ -1,13 +1,11 @@
 //! Where answers are left for those who wait for them, and who does which work.
 
-use crate::error::Error;
-use crate::proto::Answer;
+use crate::proto::{Answer, House, Word};
 use crate::request::Reply;
 
 /// What the threads on one connection know of each other.
 #[derive(Debug, Default)]
 pub(super) struct Desk {
-    next_call: u64,
     /// The calls under way, each with its answer once that has come. They are few.
     places: Vec<(u64, Option<Reply>)>,
     /// The calls that were given up and whose answers have yet to come.
@@ -18,6 +16,8 @@ pub(super) struct Desk {
     /// Whether a thread looks after what was abandoned.
     pub(super) draining: bool,
     pub(super) broken: Option<Broken>,
+    /// How the store stands, as it said last.
+    pub(super) house: Option<House>,
 }
 
 /// The work on a connection, each kind of which one thread does at a time.
@@ -31,19 +31,10 @@ pub(super) struct Roles {
 #[derive(Clone, Debug)]
 pub(super) struct Broken(pub(super) String);
 
-impl Broken {
-    pub(super) fn into_error(self, peer: &str) -> Error {
-        Error::Lost { peer: peer.to_owned(), reason: self.0 }
-    }
-}
-
 impl Desk {
     /// Makes a place for a new call's answer.
-    pub(super) fn open(&mut self) -> u64 {
-        let call = self.next_call;
-        self.next_call += 1;
+    pub(super) fn open(&mut self, call: u64) {
         self.places.push((call, None));
-        call
     }
 
     /// Takes a call's answer, if it has come.
@@ -69,13 +60,30 @@ impl Desk {
     }
 
     /// Puts answers in their places, or away if nobody waits any more.
-    pub(super) fn deliver(&mut self, answers: Vec<Answer>) {
-        for Answer { call, reply } in answers {
-            match self.place(call) {
-                Some(place) => *place = Some(reply),
-                None => self.abandoned.retain(|other| *other != call),
+    pub(super) fn deliver(&mut self, words: Vec<Word>) {
+        for word in words {
+            match word {
+                Word::Answer(Answer { call, reply }) => match self.place(call) {
+                    Some(place) => *place = Some(reply),
+                    None => self.abandoned.retain(|other| *other != call),
+                },
+                Word::House(house) => self.hear(house),
+                Word::Note(_) => {}
             }
         }
+    }
+
+    /// Whether there is a store that takes over if this one is lost.
+    pub(super) fn has_standby(&self) -> bool {
+        self.house.as_ref().is_some_and(|house| house.standby.is_some())
+    }
+
+    /// A store that does not serve any more is of no more use than a connection that is gone.
+    fn hear(&mut self, house: House) {
+        if !house.aside.is_empty() {
+            self.broken.get_or_insert_with(|| Broken(house.aside.clone()));
+        }
+        self.house = Some(house);
     }
 
     /// Whether there are others to be woken when a thread has done its turn.

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use super::desk::Broken;
 use super::spin::Spins;
 use crate::auth::Opener;
-use crate::proto::{Answer, Inbox};
+use crate::proto::{Inbox, Word};
 
 /// What the reader works with.
 #[derive(Debug)]
@@ -41,11 +41,11 @@ impl Incoming {
         }
     }
 
-    /// The answers that what was received completes.
+    /// The words that what was received completes.
     pub(super) fn open(
         &mut self,
         received: Option<io::Result<usize>>,
-    ) -> Result<Vec<Answer>, Broken> {
+    ) -> Result<Vec<Word>, Broken> {
         let Self { inbox, scratch, .. } = self;
         let count = match received {
             None => return Ok(Vec::new()),
@@ -54,11 +54,11 @@ impl Incoming {
             Some(Err(error)) => return Err(Broken(error.to_string())),
         };
         inbox.feed(&scratch[..count]).map_err(|damage| Broken(damage.to_string()))?;
-        let mut answers = Vec::new();
-        while let Some(answer) = inbox.take().map_err(|damage| Broken(damage.to_string()))? {
-            answers.push(answer);
+        let mut words = Vec::new();
+        while let Some(word) = inbox.take().map_err(|damage| Broken(damage.to_string()))? {
+            words.push(word);
         }
-        Ok(answers)
+        Ok(words)
     }
 }
 

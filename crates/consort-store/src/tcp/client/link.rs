@@ -18,6 +18,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use socket2::SockRef;
 
 use super::desk::{Broken, Desk, Roles};
 use super::drain;
@@ -25,8 +26,9 @@ use super::incoming::Incoming;
 use super::spin::Awaited;
 use crate::auth::Session;
 use crate::deadline::Deadline;
-use crate::proto::{Answer, Message, Outbox};
+use crate::proto::{House, Message, Outbox, Word};
 use crate::request::{Reply, Request};
+use crate::tcp::expect_loss;
 
 /// A connection and who does what on it.
 ///
@@ -41,6 +43,8 @@ pub(super) struct Link {
     incoming: Mutex<Incoming>,
     desk: Mutex<Desk>,
     news: Condvar,
+    /// How long the server may be silent.
+    silence: Duration,
 }
 
 #[derive(Debug)]
@@ -51,7 +55,7 @@ struct Outgoing {
 }
 
 impl Link {
-    pub(super) fn new(stream: TcpStream, session: Session) -> io::Result<Self> {
+    pub(super) fn new(stream: TcpStream, session: Session, silence: Duration) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         let outgoing = Outgoing { outbox: Outbox::new(session.sealer), stuck: false };
         Ok(Self {
@@ -62,6 +66,7 @@ impl Link {
             incoming: Mutex::new(Incoming::new(session.opener)),
             desk: Mutex::default(),
             news: Condvar::new(),
+            silence,
         })
     }
 
@@ -78,13 +83,16 @@ impl Link {
     }
 
     /// Carries out a request on the server. `None`: the server did not answer in time.
+    /// `done` are calls whose answers nobody waits for any more.
     pub(super) fn call(
         self: &Arc<Self>,
+        call: u64,
+        done: Vec<u64>,
         request: &Request<'_>,
         until: Deadline,
     ) -> Result<Option<Reply>, Broken> {
-        let call = self.open_call()?;
-        let answered = self.exchange(call, request, until);
+        self.open_call(call)?;
+        let answered = self.exchange(call, done, request, until);
         let mut desk = self.desk();
         let late = desk.close(call);
         let reply = answered?.or(late);
@@ -98,24 +106,55 @@ impl Link {
         Ok(reply)
     }
 
-    fn open_call(&self) -> Result<u64, Broken> {
+    /// Says who calls, and waits until the store has said how it stands.
+    pub(super) fn introduce(&self, hello: &Message<'_>, until: Deadline) -> Result<House, Broken> {
+        self.send(hello)?;
+        let mut desk = self.desk();
+        loop {
+            match (&desk.house, &desk.broken) {
+                (_, Some(broken)) => return Err(broken.clone()),
+                (Some(house), None) => return Ok(house.clone()),
+                (None, None) if until.has_passed() => {
+                    return Err(Broken("it does not answer".to_owned()));
+                }
+                (None, None) => desk = self.attend(desk, Awaited::Server, until),
+            }
+        }
+    }
+
+    /// How the store stood when it was last heard, also if its last words have not been read yet.
+    pub(super) fn last_house(&self) -> House {
+        if let Ok(mut incoming) = self.incoming.try_lock() {
+            while let Some(received) = incoming.look(&self.stream) {
+                let Ok(words) = incoming.open(Some(received)) else { break };
+                self.desk().deliver(words);
+            }
+        }
+        self.desk().house.clone().unwrap_or_default()
+    }
+
+    fn open_call(&self, call: u64) -> Result<(), Broken> {
         let mut desk = self.desk();
         match &desk.broken {
             Some(broken) => Err(broken.clone()),
-            None => Ok(desk.open()),
+            None => {
+                desk.open(call);
+                Ok(())
+            }
         }
     }
 
     fn exchange(
         &self,
         call: u64,
+        done: Vec<u64>,
         request: &Request<'_>,
         until: Deadline,
     ) -> Result<Option<Reply>, Broken> {
         let wait = !until.has_passed();
         let answer_by = if wait { until } else { Deadline::after(LOOK_GRACE) };
         let awaited = if wait && request.can_wait() { Awaited::Others } else { Awaited::Server };
-        self.send(&Message::Call { call, wait, request: request.clone() })?;
+        self.send(&Message::Call { call, wait, done, request: request.clone() })?;
         let reply = self.await_answer(call, awaited, answer_by)?;
         if reply.is_some() || !wait {
             return Ok(reply);
@@ -175,7 +214,14 @@ impl Link {
         let mut desk = self.desk();
         desk.release(mine);
         match received {
-            Ok(answers) => desk.deliver(answers),
+            Ok(words) => {
+                let had_standby = desk.has_standby();
+                desk.deliver(words);
+                if desk.has_standby() && !had_standby {
+                    // If it cannot be told, losing the store takes longer to notice.
+                    let _ = expect_loss(SockRef::from(&self.stream), self.silence);
+                }
+            }
             Err(broken) => {
                 desk.broken.get_or_insert(broken);
             }
@@ -193,13 +239,13 @@ impl Link {
 
     /// Waits until the connection can be read or written, does that, and gives the answers that
     /// are complete then, which may be none.
-    fn serve(&self, mine: Roles, awaited: Awaited, until: Deadline) -> Result<Vec<Answer>, Broken> {
+    fn serve(&self, mine: Roles, awaited: Awaited, until: Deadline) -> Result<Vec<Word>, Broken> {
         if !mine.writes {
             return self.receive(awaited, until);
         }
         let what = if mine.reads { PollFlags::IN | PollFlags::OUT } else { PollFlags::OUT };
         let ready = self.ready(what, until)?;
-        let answers = if mine.reads && ready.intersects(!PollFlags::OUT) {
+        let words = if mine.reads && ready.intersects(!PollFlags::OUT) {
             let mut incoming = self.incoming();
             let received = incoming.look(&self.stream);
             incoming.open(received)?
@@ -209,10 +255,10 @@ impl Link {
         if ready.intersects(!PollFlags::IN) {
             self.flush(&mut self.outgoing())?;
         }
-        Ok(answers)
+        Ok(words)
     }
 
-    fn receive(&self, awaited: Awaited, until: Deadline) -> Result<Vec<Answer>, Broken> {
+    fn receive(&self, awaited: Awaited, until: Deadline) -> Result<Vec<Word>, Broken> {
         let mut incoming = self.incoming();
         let mut spins = std::mem::take(&mut incoming.spins);
         let mut received = spins.of(awaited).look(until, || incoming.look(&self.stream));
@@ -271,7 +317,7 @@ impl Link {
 }
 
 /// How long a server has to answer a call that is not to wait.
-const LOOK_GRACE: Duration = Duration::from_secs(2);
+pub(super) const LOOK_GRACE: Duration = Duration::from_secs(2);
 /// How long a server has to say what a call was missing.
 const CANCEL_GRACE: Duration = Duration::from_millis(500);
 /// How long a thread keeps one role while another thread has the other.
