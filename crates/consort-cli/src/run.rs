@@ -36,6 +36,7 @@ mod secret;
 mod settings;
 pub(crate) mod shim;
 mod signals;
+mod standby;
 mod status;
 mod venue;
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use consort_store::{Deadline, Ending, News, Node, NodeId, Rendezvous, Round, RoundOptions};
+use consort_store::{Deadline, Ending, News, Node, NodeId, Phase, Rendezvous, Round, RoundOptions};
 
 use super::attempt::{AttemptOutcome, FirstWord, run_attempt};
 use super::conclusion::{End, interrupted, say_next_round};
@@ -41,7 +41,7 @@ pub(crate) fn run(job: &Job) -> Result<ExitCode, RunError> {
             Ok(code)
         }
         // Nobody can be told.
-        Err(error @ RunError::Store(_)) => Err(error.at(&venue.url)),
+        Err(error @ RunError::Store(_)) => Err(error.at(&venue.url())),
         Err(error) => {
             withdraw(&mut seat, &venue, &error.to_string());
             part(&mut seat, &venue, &mut inbox);
@@ -154,9 +154,11 @@ fn withdraw(seat: &mut Rendezvous, venue: &Venue, why: &str) {
 }
 
 /// The last thing. Whoever holds the store goes last, so that the others hear how the job ended;
-/// but it does not wait long for launchers that may have died.
+/// but it does not wait long for launchers that may have died. If the others go on, they have another
+/// store.
 fn part(seat: &mut Rendezvous, venue: &Venue, inbox: &mut Inbox) {
-    if seat.depart().is_err() || !venue.holds_store() {
+    let is_over = seat.state().is_some_and(|state| matches!(state.phase, Phase::Over(_)));
+    if seat.depart().is_err() || !venue.is_needed() || !is_over {
         return;
     }
     let until = Deadline::after(LINGER);

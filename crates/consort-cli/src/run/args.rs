@@ -80,6 +80,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) liveness: Option<Duration>,
 
+    /// Keep a second copy of the job's store on another host, which takes over if the host that
+    /// holds the meeting is lost. Give it on all hosts.
+    #[arg(long)]
+    pub(crate) standby: bool,
+
     #[command(flatten)]
     pub(crate) data_plane: DataPlane,
 
@@ -157,6 +162,8 @@ Examples:
       consort run --nnodes 2 -n 8 --rdzv tcp://host0:29400 --secret-file job.secret -- ./train
   Between two and four hosts, as they come and go:
       consort run --nnodes 2:4 -n 8 --rdzv tcp://host0:29400 --secret-file job.secret -- ./train
+  The same, and no host whose loss ends the job:
+      consort run --nnodes 2:4 -n 8 --rdzv tcp://host0:29400 --secret-file job.secret --standby -- ./train
   Two hosts with encrypted data, and port 29401 open for it:
       consort run --nnodes 2 -n 8 --rdzv tcp://host0:29400 --secret-file job.secret --encrypt --data-port 29401 -- ./train
 

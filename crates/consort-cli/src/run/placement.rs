@@ -50,7 +50,7 @@ impl Placement {
             world: round.world(),
             master_address: first.address.clone(),
             master_port: first.port,
-            store: venue.url.clone(),
+            store: venue.url(),
             secret_file: venue.secret.path().to_owned(),
         }
     }

@@ -34,6 +34,8 @@ pub(crate) struct Settings {
     pub(crate) timeout: Option<Duration>,
     /// The ranks' limit for a silent host.
     pub(crate) liveness: Option<Duration>,
+    /// Whether the store is to outlive the host that holds it.
+    pub(crate) standby: bool,
     /// How the ranks' data travels.
     pub(crate) data_plane: DataPlane,
     /// Between asking a rank to end and killing it.
@@ -80,6 +82,9 @@ impl Settings {
                 return Err(format!("{option} 0 would give up before anything can happen"));
             }
         }
+        if args.standby && (most == 1 || !matches!(args.meeting, Some(Place::Tcp { .. }))) {
+            return Err("--standby is for several hosts that meet at --rdzv tcp://HOST:PORT".into());
+        }
         if let Some(rank) = args.node_rank
             && rank >= most
         {
@@ -101,6 +106,7 @@ impl Settings {
             replace: args.replace,
             timeout: args.timeout,
             liveness: args.liveness,
+            standby: args.standby,
             data_plane: args.data_plane,
             grace: args.grace,
             log_dir: args.log_dir,
@@ -157,6 +163,15 @@ pub(crate) mod tests {
     fn no_time_at_all_is_refused() {
         assert!(settings("--liveness 0s prog").unwrap_err().contains("--liveness"));
         assert!(settings("--timeout 0ms prog").unwrap_err().contains("--timeout"));
+    }
+
+    #[test]
+    fn a_standby_needs_another_host_and_a_store_that_is_in_one() {
+        for wrong in ["--standby prog", "--standby --nnodes 2 --rdzv file:///f prog"] {
+            assert!(settings(wrong).unwrap_err().contains("--standby is for several hosts"));
+        }
+        let right = "--standby --nnodes 2 --rdzv tcp://h:1 --secret-file s prog";
+        assert!(settings(right).unwrap().standby);
     }
 
     #[test]

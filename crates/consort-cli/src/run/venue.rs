@@ -21,20 +21,23 @@ use super::notice::notice;
 use super::secret::SecretFile;
 use super::settings::Settings;
 use super::signals::asks_to_end;
+use super::standby::{Post, Standby};
 
 /// The job's store as this launcher reaches it.
 #[derive(Debug)]
 pub(crate) struct Venue {
     /// The store.
     pub(crate) store: Arc<dyn Store>,
-    /// Where the ranks find it.
-    pub(crate) url: String,
+    /// Where it was to be found at first.
+    url: String,
     /// The address under which the other hosts reach this one.
     pub(crate) address: IpAddr,
     /// Where the ranks read the job's secret.
     pub(crate) secret: SecretFile,
     /// If it is held here: it ends with this launcher.
-    server: Option<Server>,
+    server: Option<Arc<Server>>,
+    /// If it is to outlive the host that holds it.
+    standby: Option<Standby>,
 }
 
 /// What came of trying to get there.
@@ -44,6 +47,15 @@ pub(crate) enum Arrival {
     There(Box<Venue>),
     /// A signal asked us to end on the way.
     Interrupted(i32),
+}
+
+impl Arrival {
+    fn with(mut self, standby: Option<Standby>) -> Self {
+        if let Self::There(venue) = &mut self {
+            venue.standby = standby;
+        }
+        self
+    }
 }
 
 impl Venue {
@@ -57,9 +69,25 @@ impl Venue {
         }
     }
 
+    /// Where the ranks find the store.
+    pub(crate) fn url(&self) -> String {
+        match &self.standby {
+            Some(standby) => format!("tcp://{}", standby.store().place()),
+            None => self.url.clone(),
+        }
+    }
+
     /// Whether the store ends with this launcher.
     pub(crate) fn holds_store(&self) -> bool {
-        self.server.is_some()
+        match &self.standby {
+            Some(standby) => standby.holds_alone(),
+            None => self.server.is_some(),
+        }
+    }
+
+    /// Whether others may yet need what this launcher holds.
+    pub(crate) fn is_needed(&self) -> bool {
+        self.server.is_some() || self.standby.as_ref().is_some_and(Standby::holds_copy)
     }
 
     /// A job that has this host to itself: nobody outside can even connect.
@@ -70,7 +98,7 @@ impl Venue {
             None => Secret::generate()?,
         };
         let listener = Server::listen(SocketAddr::new(address, 0))?;
-        let server = Server::bearing(silence(settings), listener, &secret)?;
+        let server = Arc::new(Server::bearing(silence(settings), listener, &secret)?);
         let dial = Dial::new(server.address(), &secret).bearing(silence(settings));
         let store = TcpStore::dial(dial, Deadline::after(PATIENCE))?;
         let url = format!("tcp://{}", server.address());
@@ -101,7 +129,9 @@ impl Venue {
             Err(signal) => return Ok(Arrival::Interrupted(signal)),
         };
         let server = match listener {
-            Some(listener) => Some(Server::bearing(silence(&job.settings), listener, &secret)?),
+            Some(listener) => {
+                Some(Arc::new(Server::bearing(silence(&job.settings), listener, &secret)?))
+            }
             None => None,
         };
         let place = Place::Tcp { host: host.to_owned(), port };
@@ -116,7 +146,25 @@ impl Venue {
         let Choice { interface, address, reason, .. } =
             choose(Some(store.peer_address()), wanted.as_deref())?;
         tracing::info!("using {interface} ({address}): {reason}");
-        Self::arrive(Arc::new(store), place.to_string(), address, &secret, &job.settings, server)
+        let standby = match job.settings.standby {
+            true => Some(Standby::start(Post {
+                store: store.clone(),
+                secret: secret.clone(),
+                address,
+                silence: silence(&job.settings),
+                first: server.clone(),
+            })?),
+            false => None,
+        };
+        let arrival = Self::arrive(
+            Arc::new(store),
+            place.to_string(),
+            address,
+            &secret,
+            &job.settings,
+            server,
+        )?;
+        Ok(arrival.with(standby))
     }
 
     fn arrive(
@@ -125,7 +173,7 @@ impl Venue {
         address: IpAddr,
         secret: &Secret,
         settings: &Settings,
-        server: Option<Server>,
+        server: Option<Arc<Server>>,
     ) -> Result<Arrival, RunError> {
         let secret = match &settings.secret_file {
             Some(path) => SecretFile::given(path),
@@ -133,7 +181,8 @@ impl Venue {
         };
         let secret =
             secret.map_err(|error| RunError::System { doing: "keep the job's secret", error })?;
-        Ok(Arrival::There(Box::new(Self { store, url, address, secret, server })))
+        let venue = Self { store, url, address, secret, server, standby: None };
+        Ok(Arrival::There(Box::new(venue)))
     }
 }
 

@@ -5,6 +5,7 @@ mod failures;
 mod losses;
 mod meeting;
 mod refusals;
+mod standby;
 
 /// A rank that says `up RANK/WORLD round EPOCH` and works until the file `done` is there.
 const UNTIL_DONE: &str = "echo up $RANK/$WORLD_SIZE round $CONSORT_EPOCH; \

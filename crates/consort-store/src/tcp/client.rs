@@ -72,6 +72,11 @@ impl TcpStore {
     pub fn place(&self) -> String {
         self.seat.dial().address().to_owned()
     }
+
+    /// Where the store's standby is, as far as this client has heard.
+    pub fn standby(&self) -> Option<SocketAddr> {
+        self.seat.link().last_house().standby
+    }
 }
 
 impl Store for TcpStore {

@@ -134,9 +134,11 @@ impl World {
                 self.move_store(store);
             }
         }
-        let one_fault = self.plan.len() <= 1;
-        let must_serve =
-            one_fault && self.plan.first().is_none_or(|(_, it)| *it != Fault::Vanish(1));
+        let must_serve = match self.plan[..] {
+            [] => true,
+            [(at, fault)] => at > PAIRED && fault != Fault::Vanish(1),
+            _ => false,
+        };
         let serving: Vec<usize> = (0..2).filter(|&it| self.serves(it)).collect();
         assert!(serving.len() <= 1, "both serve");
         assert!(!must_serve || serving.len() == 1, "nobody serves after {:?}", self.plan);
@@ -434,7 +436,12 @@ impl World {
         }
         if store == 1 && self.serves(1) && !self.took_over {
             self.took_over = true;
-            self.back.send(self.now, &mut self.dice, FromSecond::Took);
+            if self.cut_until > self.now && self.dice.below(2) == 0 {
+                // The systems give the connection up, and what was to be said on it is lost.
+                self.back.queue.clear();
+            } else {
+                self.back.send(self.now, &mut self.dice, FromSecond::Took);
+            }
         }
         if before != self.serves(store) {
             self.show(|| format!("store {store} serves: {}", !before));
@@ -484,7 +491,12 @@ fn plan(dice: &mut Dice) -> Vec<(u64, Fault)> {
             _ => Fault::EndClient(client),
         }
     };
-    (0..count).map(|_| (60 + dice.below(FAULTY - 60), fault(dice))).collect()
+    if dice.below(6) == 0 {
+        // The second may have taken over when it ends, and the first may not have heard of it.
+        let cut = PAIRED + dice.below(FAULTY / 2);
+        return vec![(cut, Fault::Cut), (cut + TAKEOVER / 2 + dice.below(TAKEOVER), Fault::End(1))];
+    }
+    (0..count).map(|_| (1 + dice.below(FAULTY), fault(dice))).collect()
 }
 
 /// An ordered way with delays.
@@ -531,6 +543,8 @@ const TIMES: Times = Times {
 /// How long a client waits for an answer before it tries the other store. Waiting for others counts,
 /// too: that only makes it come again.
 const PATIENCE: u64 = 60;
+/// By then the copy is whole.
+const PAIRED: u64 = 60;
 const FAULTY: u64 = 350;
 const CALM: u64 = 800;
 /// Enough for what was begun to be answered.
