@@ -162,7 +162,7 @@ Examples:
       consort run --nnodes 2 -n 8 --rdzv tcp://host0:29400 --secret-file job.secret -- ./train
   Between two and four hosts, as they come and go:
       consort run --nnodes 2:4 -n 8 --rdzv tcp://host0:29400 --secret-file job.secret -- ./train
-  The same, and no host whose loss ends the job:
+  The same, and the job outlives the host that holds the meeting:
       consort run --nnodes 2:4 -n 8 --rdzv tcp://host0:29400 --secret-file job.secret --standby -- ./train
   Two hosts with encrypted data, and port 29401 open for it:
       consort run --nnodes 2 -n 8 --rdzv tcp://host0:29400 --secret-file job.secret --encrypt --data-port 29401 -- ./train

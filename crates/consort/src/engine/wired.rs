@@ -4,6 +4,7 @@ mod history;
 mod links;
 mod mail;
 mod route;
+mod waits;
 mod watch;
 
 use std::cell::RefCell;

@@ -13,5 +13,6 @@ mod monitored;
 mod newcomers;
 mod reach;
 mod shortage;
+mod store;
 mod survivors;
 mod threads;

@@ -1,12 +1,13 @@
 //! A group's ranks as the wire knows them.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use consort_store::{Deadline, Store, Swap};
+use consort_store::{Deadline, Error as StoreError, Store, Swap};
 use consort_sys::board::End;
 
 use super::mail::{WireInflow, WireOutflow};
+use super::waits::Waits;
 use crate::engine::Neighbour;
 use crate::engine::company::{Company, Peers};
 use crate::engine::post::{Inlet, Outlet};
@@ -35,40 +36,8 @@ struct Inner {
     asked: Mutex<Instant>,
     /// For whom this rank waits.
     waits: Mutex<Waits>,
-}
-
-/// For whom a rank waits, as it tells the others.
-#[derive(Debug)]
-struct Waits {
-    rank: usize,
-    /// When it has told that.
-    told: Instant,
-    /// Since when it waits.
-    since: Instant,
-    /// When it has looked round last.
-    looked: Instant,
-}
-
-impl Waits {
-    fn for_nobody(me: usize) -> Self {
-        let now = Instant::now();
-        Self { rank: me, told: now, since: now, looked: now }
-    }
-
-    /// Takes notice of a look round. Whether there is something to tell.
-    fn look(&mut self, rank: usize) -> bool {
-        let now = Instant::now();
-        if now - self.looked > PAST {
-            self.since = now;
-        }
-        self.looked = now;
-        let pause = if self.rank == rank { AGAIN } else { SOON };
-        let is_time = now - self.told >= pause;
-        if is_time {
-            (self.rank, self.told) = (rank, now);
-        }
-        is_time
-    }
+    /// When the store did not answer. Whoever waits for ranks must not wait for it again and again.
+    silent: Mutex<Option<Instant>>,
 }
 
 impl Route {
@@ -94,6 +63,7 @@ impl Route {
             left: Mutex::new(vec![false; ranks.len()]),
             asked: Mutex::new(Instant::now()),
             waits: Mutex::new(Waits::for_nobody(me)),
+            silent: Mutex::new(None),
         }))
     }
 
@@ -153,14 +123,26 @@ impl Route {
     /// Looks in the store for what ranks without a connection cannot say.
     pub(super) fn ask_store(&self, awaited: &[usize]) {
         let Inner { store, group, left, .. } = &*self.0;
-        if let Ok(told) = store.get(&end_key(*group), Deadline::now()) {
-            self.hear_from_store(&told);
+        if self.silence().is_some_and(|since| since.elapsed() < LEFT_ALONE) {
+            return;
+        }
+        *self.silence() = None;
+        match store.get(&end_key(*group), Deadline::now()) {
+            Ok(told) => self.hear_from_store(&told),
+            Err(StoreError::Timeout { missing, .. }) if missing.count > 0 => {}
+            Err(_) => return *self.silence() = Some(Instant::now()),
         }
         for &rank in awaited {
-            if store.check(&[&left_key(*group, rank)]).unwrap_or(false) {
-                left.lock().unwrap_or_else(PoisonError::into_inner)[rank] = true;
+            match store.check(&[&left_key(*group, rank)]) {
+                Ok(true) => left.lock().unwrap_or_else(PoisonError::into_inner)[rank] = true,
+                Ok(false) => {}
+                Err(_) => return *self.silence() = Some(Instant::now()),
             }
         }
+    }
+
+    fn silence(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.0.silent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn hear_from_store(&self, told: &[u8]) {
@@ -235,7 +217,7 @@ impl Company for Route {
 
     fn whom(&self, rank: usize) -> Option<usize> {
         let Inner { wire, group, ranks, waits, .. } = &*self.0;
-        let since = waits.lock().unwrap_or_else(PoisonError::into_inner).since;
+        let since = waits.lock().unwrap_or_else(PoisonError::into_inner).since();
         self.member(wire.whom(*group, ranks[rank], since)?)
     }
 
@@ -294,13 +276,9 @@ fn left_key(group: u64, rank: usize) -> String {
     format!("left/{group:016x}/{rank}")
 }
 
-/// For whom a rank waits it tells so often, if that changes,
-const SOON: Duration = Duration::from_millis(30);
-/// and if it does not.
-const AGAIN: Duration = Duration::from_millis(250);
-/// Who has not looked round for so long has not waited meanwhile.
-const PAST: Duration = Duration::from_millis(300);
 /// How long the store is left alone by those who wait for messages.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How long it is left alone after it did not answer.
+const LEFT_ALONE: Duration = Duration::from_secs(10);
 /// How many ranks it is asked about.
 const UNMET: usize = 16;
