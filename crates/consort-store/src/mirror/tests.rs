@@ -5,7 +5,7 @@ use super::*;
 use world::World;
 
 /// So many worlds are tried. `CONSORT_SEED` tries one again and shows what happens in it.
-const SEEDS: u64 = 2500;
+const SEEDS: u64 = 2000;
 
 #[test]
 fn whatever_happens_nothing_answered_is_lost_and_nothing_is_done_twice() {

@@ -223,7 +223,10 @@ impl State {
 
     fn end(&mut self, call: u64) {
         self.open.retain(|other| *other != call);
-        self.done.push(call);
+        // While no store can be told, they are told by not being open any more.
+        if self.done.len() < MOST_DONE {
+            self.done.push(call);
+        }
     }
 
     fn lost(&self, reason: &str) -> Error {
@@ -269,6 +272,8 @@ impl From<Attempt> for Failed {
 const SETTING_UP: &str = "setting up the store's connection";
 /// How long a store has to say how it stands.
 const INTRODUCTION: Duration = Duration::from_secs(2);
+/// Calls that a store is told of at a time.
+const MOST_DONE: usize = 4096;
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long the search lasts if nobody listens in either place. A standby listens before it serves.
 const NOBODY: Duration = Duration::from_secs(2);
