@@ -37,8 +37,9 @@ impl TcpStore {
     /// Connects to the server at `address` (`host:port`), trying until the deadline.
     ///
     /// # Errors
-    /// [`Error::Unreachable`] when nobody answered in time; [`Error::Handshake`], at once, when
-    /// the two sides' secrets or versions differ.
+    /// [`Unreachable`](crate::Error::Unreachable) when nobody answered in time;
+    /// [`Handshake`](crate::Error::Handshake), at once, when the two sides' secrets or versions
+    /// differ.
     pub fn connect(address: impl ToString, secret: &Secret, until: Deadline) -> Result<Self> {
         Self::dial(Dial::new(address, secret), until)
     }
