@@ -32,6 +32,7 @@
 //! | [`reduce`] | one buffer made of many, at the speed of memory |
 //! | [`view`] | bytes that another process may write while they are looked at |
 //! | [`lend`] | borrowed buffers that other threads may use for a while |
+//! | [`record`] | what a rank did last, also when it is gone |
 //! | [`alert`] | how a thread sleeps until any of many things happens |
 //! | [`ability`] | whether the system calls that consort is built on are permitted |
 //!
@@ -73,6 +74,7 @@ pub mod origin;
 pub mod parting;
 pub mod pass;
 pub mod reach;
+pub mod record;
 pub mod reduce;
 pub mod ring;
 mod root;

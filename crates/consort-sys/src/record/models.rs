@@ -1,0 +1,80 @@
+//! The protocol of an entry under every interleaving that loom finds.
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU64, Ordering, fence};
+use loom::thread;
+
+use super::entry::{BEGAN, CALL, Entry, NUMBER, QUEUED, WORDS, Word, accesses, agree, end_of};
+use crate::word::model::model;
+
+impl Word for AtomicU64 {
+    accesses! { fence }
+}
+
+fn entry() -> Arc<Entry<AtomicU64>> {
+    Arc::new(Entry { words: std::array::from_fn(|_| AtomicU64::new(0)) })
+}
+
+/// As the system copies it: each word once, in any order.
+fn copy(entry: &Entry<AtomicU64>) -> [u64; WORDS] {
+    let mut copy = [0; WORDS];
+    // The worst order: the number is looked at last.
+    for place in (0..WORDS - 1).rev() {
+        copy[place] = entry.words[place].read();
+    }
+    copy
+}
+
+fn look(entry: &Entry<AtomicU64>) -> Option<[u64; WORDS]> {
+    let first = copy(entry);
+    AtomicU64::in_order();
+    agree(&first, &copy(entry))
+}
+
+/// A call all of whose words follow from its number.
+fn write(entry: &Entry<AtomicU64>, number: u64) {
+    entry.begin(number, [number * 10, number * 100], 0, number * 1000);
+}
+
+fn assert_whole(call: &[u64; WORDS]) {
+    let number = call[NUMBER];
+    let expected = [number * 10, number * 100, 0, number * 1000];
+    assert_eq!([call[CALL], call[CALL + 1], call[QUEUED], call[BEGAN]], expected);
+}
+
+#[test]
+fn an_entry_that_is_written_over_is_seen_whole_or_not_at_all() {
+    model(|| {
+        let shared = entry();
+        write(&shared, 1);
+        let writer = shared.clone();
+        let writing = thread::spawn(move || write(&writer, 5));
+        if let Some(call) = look(&shared) {
+            assert_whole(&call);
+        }
+        writing.join().unwrap();
+        assert_eq!(look(&shared).unwrap()[NUMBER], 5);
+    });
+}
+
+#[test]
+fn an_end_is_never_that_of_the_call_before() {
+    model(|| {
+        let shared = entry();
+        write(&shared, 1);
+        shared.end(11, true);
+        let writer = shared.clone();
+        let writing = thread::spawn(move || {
+            write(&writer, 5);
+            writer.end(55, false);
+        });
+        if let Some(call) = look(&shared) {
+            let end = end_of(call[super::entry::ENDED]);
+            match call[NUMBER] {
+                1 => assert_eq!(end, Some((11, true))),
+                _ => assert!(matches!(end, None | Some((55, false))), "{end:?}"),
+            }
+        }
+        writing.join().unwrap();
+    });
+}
