@@ -53,6 +53,7 @@ pub struct Builder {
     timeout: Option<Duration>,
     liveness: Option<Duration>,
     interface: Option<String>,
+    trace_dir: Option<PathBuf>,
     wishes: Wishes,
     /// What the environment says, for all that the program does not.
     environment: Said,
@@ -224,7 +225,27 @@ impl Builder {
         self
     }
 
-    /// Meets the other ranks, or [joins](Self::join) them if the environment says so. A process comes to each round of a job once: to meet again, all ranks
+    /// The folder in which this rank leaves a record of its last calls, for `consort trace`; if it is
+    /// not said, it has one in its memory ([`Group::trace`]). The folder has to be there.
+    ///
+    /// ```
+    /// let folder = std::env::temp_dir().join(format!("trace-{}", std::process::id()));
+    /// std::fs::create_dir(&folder).unwrap();
+    /// let group = consort::Builder::new().rank(0).world(1).trace_dir(&folder).init()?;
+    /// group.barrier()?;
+    /// drop(group);
+    /// assert_eq!(consort::trace::read(&folder.join("rank-0")).unwrap().groups[0].made, 1);
+    /// # std::fs::remove_dir_all(folder).unwrap();
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    #[must_use]
+    pub fn trace_dir(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.trace_dir = Some(folder.into());
+        self
+    }
+
+    /// Meets the other ranks, or [joins](Self::join) them if the environment says so. A process comes to
+    /// each round of a job once: to meet again, all ranks
     /// give another [`epoch`](Self::epoch).
     ///
     /// # Errors

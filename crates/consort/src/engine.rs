@@ -7,6 +7,7 @@
 
 mod audit;
 mod company;
+mod diary;
 mod drive;
 mod fate;
 mod ground;

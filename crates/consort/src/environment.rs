@@ -25,6 +25,7 @@ pub(crate) struct Said {
     pub(crate) timeout: Option<std::time::Duration>,
     pub(crate) liveness: Option<std::time::Duration>,
     pub(crate) interface: Option<String>,
+    pub(crate) trace_dir: Option<String>,
     /// Where the launcher says that the first rank is.
     pub(crate) leader: Option<(String, u16)>,
     pub(crate) wishes: Wishes,
@@ -62,6 +63,7 @@ impl Variables {
             timeout: self.duration("CONSORT_TIMEOUT", &mut wrong),
             liveness: self.duration("CONSORT_LIVENESS", &mut wrong),
             interface: self.text("CONSORT_INTERFACE"),
+            trace_dir: self.text("CONSORT_TRACE_DIR"),
             leader: self.text("MASTER_ADDR").zip(self.number("MASTER_PORT", &mut Vec::new())),
             wishes: self.wishes(&mut wrong),
         };
@@ -275,6 +277,7 @@ pub const VARIABLES: [&str; 16] = [
     "CONSORT_ALGORITHM",
     "CONSORT_STREAMS",
     "CONSORT_PORT",
+    "CONSORT_TRACE_DIR",
     "CONSORT_LOG",
 ];
 const LAUNCHERS: [Launcher; 4] = [

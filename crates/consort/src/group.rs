@@ -26,7 +26,9 @@ use crate::home::Home;
 use crate::meeting::{Exit, Lobby};
 use crate::neighbourhood::{Neighbourhood, Places};
 use crate::options::Options;
+use crate::recorder::Recorder;
 use crate::symm::Commons;
+use crate::trace::RankTrace;
 use crate::wire::Wire;
 
 /// A process's number in its group: from 0 up to the world.
@@ -150,6 +152,7 @@ pub(crate) struct Job {
     /// Where ranks settle things among themselves. It does not wait long for a store that is gone.
     pub(crate) registry: Arc<dyn Store>,
     pub(crate) options: Options,
+    pub(crate) recorder: Own<Recorder>,
     /// `None` if this process only pretends to be a rank.
     pub(crate) neighbourhood: Option<Own<Neighbourhood>>,
     /// If there are ranks that this one shares no memory with.
@@ -453,6 +456,20 @@ impl Group {
             return Err(Error::Argument(what));
         }
         Ok(self.backend()?.presence(rank))
+    }
+
+    /// What this rank has recorded of its last calls, in all its groups; `None` if there was no memory
+    /// for that. `consort trace` reads the same from outside, even when the rank is gone.
+    ///
+    /// ```
+    /// let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// group.barrier()?;
+    /// let trace = group.trace().expect("there is memory");
+    /// assert_eq!(trace.groups[0].calls[0].to_string(), "barrier");
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    pub fn trace(&self) -> Option<RankTrace> {
+        self.shared.job.recorder.snapshot().map(RankTrace::from)
     }
 
     #[inline]

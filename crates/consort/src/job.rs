@@ -104,6 +104,11 @@ impl Job {
         self.0.number()
     }
 
+    /// When it was made.
+    pub(crate) fn called(&self) -> std::time::Instant {
+        self.0.called()
+    }
+
     /// How many calls there are.
     pub fn count(&self) -> usize {
         self.0.errand().count()

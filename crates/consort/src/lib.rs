@@ -62,8 +62,10 @@ mod neighbourhood;
 mod options;
 mod owned;
 mod p2p;
+mod recorder;
 mod scope;
 pub mod symm;
+pub mod trace;
 mod verdict;
 mod wire;
 mod work;
@@ -128,6 +130,7 @@ pub use work::{Begun, Completion, Failed, Work};
 /// | `CONSORT_ALGORITHM` | the algorithm to use between hosts, by its name in `consort plan` | `auto`: chosen for each call |
 /// | `CONSORT_STREAMS` | how many TCP connections two ranks have, up to 8 | `0`: found by measuring |
 /// | `CONSORT_PORT` | the port that this host listens on for data; `0`: the system chooses | the store's number, except on the store's host |
+/// | `CONSORT_TRACE_DIR` | the folder in which this rank leaves a record of its last calls ([`trace`]) | none: in memory |
 /// | `CONSORT_LOG` | what the `consort` program logs | `warn` |
 ///
 /// A process comes to each round of a job once, and keeps its [`Group`], of which clones are the same:

@@ -31,6 +31,7 @@ use crate::group::{Group, Job, Member, Rank};
 use crate::home::{Home, HomeStore};
 use crate::neighbourhood::{Neighbourhood, Settled, set_apart};
 use crate::options::Transport;
+use crate::recorder::Recorder;
 use crate::verdict::{self, LAST_LOOK, Verdict, decode, encode, name_absent};
 use crate::wire::{self, Site};
 
@@ -114,6 +115,7 @@ pub(crate) fn hold(invitation: &Invitation, exits: Vec<Arc<Own<Exit>>>) -> Resul
         store: Arc::new(HomeStore::new(home, Arc::new(program))),
         registry: Arc::new(HomeStore::new(home, Arc::new(registry))),
         options: invitation.options.clone(),
+        recorder: Own::new(Recorder::begin(invitation)),
         neighbourhood: Some(Own::new(neighbourhood)),
         wire: wire.map(Own::new),
         lobby: Some((lobby, invitation.clone())),

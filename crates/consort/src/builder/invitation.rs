@@ -24,6 +24,8 @@ pub(crate) struct Invitation {
     pub(crate) timeout: Duration,
     pub(crate) liveness: Duration,
     pub(crate) interface: Option<String>,
+    /// Where this rank leaves a record of what it does.
+    pub(crate) trace_dir: Option<PathBuf>,
     /// Somebody whom the others of a job can reach, if the launcher names one.
     pub(crate) leader: Option<(String, u16)>,
     pub(crate) options: Options,
@@ -52,6 +54,7 @@ impl Builder {
             timeout: self.timeout.or(environment.timeout).unwrap_or(DEFAULT_TIMEOUT),
             liveness: self.liveness.or(environment.liveness).unwrap_or(DEFAULT_LIVENESS),
             interface: self.interface.or(environment.interface),
+            trace_dir: self.trace_dir.or(environment.trace_dir.map(PathBuf::from)),
             leader: environment.leader,
             options: self.wishes.or(environment.wishes).settle(),
         })

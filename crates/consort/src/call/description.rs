@@ -203,6 +203,39 @@ impl Description {
         self.op == Some(ReduceOp::PremulSum(1.0).code())
     }
 
+    /// How many bytes each rank has in it, as far as all know that; otherwise 0.
+    #[inline]
+    pub(crate) fn bytes(&self) -> u64 {
+        let count = match self.extent {
+            Extent::Elements(count) => count,
+            Extent::Together { count, .. } => u64::from(count),
+            Extent::Sizes(_) | Extent::Unknown => 0,
+        };
+        self.dtype.map_or(0, |dtype| count.saturating_mul(dtype.size() as u64))
+    }
+
+    /// Whether no rank can end it before all have begun: every rank gets something of every other.
+    pub(crate) fn is_for_all(&self) -> bool {
+        match self.operation {
+            Operation::Barrier
+            | Operation::AllReduce
+            | Operation::AllGather
+            | Operation::ReduceScatter
+            | Operation::AllToAll => true,
+            Operation::Broadcast | Operation::Reduce | Operation::Gather | Operation::Scatter => {
+                false
+            }
+        }
+    }
+
+    /// The same, without what ranks need not agree on.
+    pub(crate) fn common(self) -> Self {
+        match self.within {
+            Within::InPlace => Self { within: Within::Nothing, ..self },
+            _ => self,
+        }
+    }
+
     /// A word that stands for these sizes, never 0.
     pub(crate) fn digest_of(sizes: impl Iterator<Item = usize>) -> u32 {
         let digest = sizes.fold(0, |digest, size| mix(digest, size as u64));
@@ -212,11 +245,7 @@ impl Description {
     /// A digest of this call and of those whose digest is given.
     #[inline]
     pub(crate) fn digest(&self, before: u64) -> u64 {
-        let within = match self.within {
-            Within::InPlace => Within::Nothing,
-            within => within,
-        };
-        let [word, extent] = Self { within, ..*self }.pack();
+        let [word, extent] = self.common().pack();
         mix(mix(mix(before, word), extent), self.factor)
     }
 

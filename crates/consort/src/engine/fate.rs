@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use consort_sys::board::End;
 
 use super::company::Peers;
+use super::diary::Diary;
 use super::verdict::{Cause, Failure};
 use crate::error::Error;
 
@@ -18,11 +19,12 @@ pub(super) struct Fate {
     peers: Peers,
     /// What all ranks have heard.
     failure: Arc<OnceLock<Failure>>,
+    diary: Diary,
 }
 
 impl Fate {
     pub(super) fn new(group: &str, peers: Peers) -> Self {
-        Self { group: group.into(), peers, failure: Arc::default() }
+        Self { group: group.into(), peers, failure: Arc::default(), diary: Diary::default() }
     }
 
     /// Whose it is.
@@ -32,6 +34,11 @@ impl Fate {
 
     pub(super) fn group(&self) -> &str {
         &self.group
+    }
+
+    #[inline]
+    pub(super) fn diary(&self) -> &Diary {
+        &self.diary
     }
 
     /// Ends the group, here and for everyone else, unless it has ended. Says what for: if somebody

@@ -224,8 +224,9 @@ impl Lane {
         self.make_ready()?;
         let (window, description) = self.begin(call, terms);
         let mut patient = Patient::new(Pace::Here(terms.timeout, line), description);
-        super::ops::run(self, call, window, &mut patient)?;
-        Ok(self.number)
+        let done = super::ops::run(self, call, window, &mut patient);
+        self.lookout.diary().end(self.number, &description, done.is_ok());
+        done.map(|()| self.number)
     }
 
     /// Carries out a checked call, and lets its thread do something else when it has to wait.
@@ -239,7 +240,9 @@ impl Lane {
         let terms = Terms { purpose, ..Terms::within(Duration::ZERO) };
         let (window, description) = self.begin(call, terms);
         let mut patient = Patient::new(Pace::Elsewhere(notes), description);
-        super::ops::run_elsewhere(self, call, window, &mut patient).await
+        let done = super::ops::run_elsewhere(self, call, window, &mut patient).await;
+        self.lookout.diary().end(self.number, &description, done.is_ok());
+        done
     }
 
     /// Carries out a part of a call that was [counted](Self::count), at the patient's pace.
@@ -279,6 +282,7 @@ impl Lane {
         let description =
             Description::of(call, self.world(), within).made_for(terms.purpose, terms.sizes);
         self.count(&description);
+        self.lookout.diary().begin(self.number, &description);
         (window, description)
     }
 
@@ -364,8 +368,11 @@ impl Lane {
     }
 
     fn wait(&mut self, rank: usize, step: u32, patient: &mut Patient<'_>) -> Result<()> {
-        let Self { board, lookout, .. } = self;
-        let waited = board.wait(rank, step, || lookout.judge(&[rank], || patient.is_late()));
+        let Self { board, lookout, number, .. } = self;
+        let waited = board.wait(rank, step, || {
+            lookout.note_wait(*number, rank);
+            lookout.judge(&[rank], || patient.is_late())
+        });
         waited.or_else(|stuck| self.give_up(stuck, rank, step, patient))
     }
 
@@ -378,6 +385,7 @@ impl Lane {
     ) -> Result<()> {
         while !self.board.has_posted(rank, step) {
             if notes.is_to_look_round() {
+                self.lookout.note_wait(self.number, rank);
                 if let Err(stuck) = self.lookout.judge(&[rank], || patient.is_late()) {
                     return self.give_up(stuck, rank, step, patient);
                 }

@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 use consort_sys::reach::Unread;
 
 use super::company::Peers;
+use super::diary::Diary;
 use super::fate::Fate;
 use super::verdict::{Cause, Ranks, Waiting};
 use crate::backend::Presence;
 use crate::error::Error;
+use crate::recorder::Recorder;
 
 /// A group's ranks, for any thread that waits for one of them. Clones are about the same group.
 #[derive(Clone, Debug)]
@@ -85,6 +87,24 @@ impl Lookout {
 
     pub(super) fn world(&self) -> usize {
         self.peers().world()
+    }
+
+    /// What is written down of the group's calls.
+    #[inline]
+    pub(super) fn diary(&self) -> &Diary {
+        self.fate.diary()
+    }
+
+    /// Has the group's calls written down. Its ranks have these in the world.
+    pub(crate) fn record(&self, recorder: &Recorder, members: &[u32]) {
+        if let Some(journal) = recorder.journal(self.group(), self.me() as u32, members) {
+            self.diary().keep_in(journal);
+        }
+    }
+
+    /// Writes down that a call has to wait for a rank.
+    pub(super) fn note_wait(&self, number: u64, rank: usize) {
+        self.diary().wait_for(number, self.number(rank));
     }
 
     /// Says that this rank sends and receives no more, and makes no more calls.

@@ -104,6 +104,7 @@ impl Mixed {
     fn begin(&mut self, call: &Call<'_>, terms: Terms) -> Result<Description> {
         let description = self.wired.begin(call, terms)?;
         self.lane.count(&description);
+        self.lookout().diary().begin(self.wired.number(), &description);
         Ok(description)
     }
 
@@ -144,8 +145,9 @@ impl Way for Mixed {
     fn run(&mut self, call: &Call<'_>, terms: Terms, line: Option<&Queue>) -> Result<u64> {
         let description = self.begin(call, terms)?;
         let mut patient = Patient::new(Pace::Here(terms.timeout, line), description);
-        at_once(self.carry_out(call, &mut patient))?;
-        Ok(self.wired.number())
+        let done = at_once(self.carry_out(call, &mut patient));
+        self.lookout().diary().end(self.wired.number(), &description, done.is_ok());
+        done.map(|()| self.wired.number())
     }
 
     fn run_elsewhere<'a>(
@@ -158,7 +160,9 @@ impl Way for Mixed {
             let terms = Terms { purpose, ..Terms::within(Duration::ZERO) };
             let description = self.begin(call, terms)?;
             let mut patient = Patient::new(Pace::Elsewhere(notes), description);
-            self.carry_out(call, &mut patient).await
+            let done = self.carry_out(call, &mut patient).await;
+            self.lookout().diary().end(self.wired.number(), &description, done.is_ok());
+            done
         })
     }
 

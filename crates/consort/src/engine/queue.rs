@@ -90,6 +90,7 @@ impl Queue {
             desk.served = true;
         }
         let number = self.road.line_up(job.count() as u64) + 1;
+        self.lookout.diary().queue(number + job.count() as u64 - 1);
         job.accept(number);
         desk.line.push_back(Next::Queued(job));
         let attended = std::mem::replace(&mut desk.attended, true);
@@ -187,6 +188,7 @@ impl Queue {
             return Err(waits_for_itself(operation.name()));
         }
         let number = self.road.line_up(1) + 1;
+        self.lookout.diary().queue(number);
         desk.line.push_back(Next::Thread { number, until });
         let turn = loop {
             if let Some((held, job)) = self.next_of(&mut desk) {

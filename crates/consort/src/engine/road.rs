@@ -86,7 +86,7 @@ impl Road {
         }
     }
 
-    pub(super) fn lookout(&self) -> &Lookout {
+    pub(crate) fn lookout(&self) -> &Lookout {
         match self {
             Self::Board(lane) => lane.lookout(),
             Self::Other(way) => way.lookout(),

@@ -104,6 +104,9 @@ impl Wired {
             let progress = run.go_on(&mut links)?;
             let pace = patient.pace;
             let mut look_round = |links: &CallLinks<'_>, awaited: &[usize]| {
+                if let Some(&rank) = awaited.first() {
+                    lookout.note_wait(history.number(), rank);
+                }
                 watch.look_round(route, links, awaited)?;
                 Ok(judge(lookout, awaited, || patient.is_late_for(grace))?)
             };
@@ -148,8 +151,10 @@ impl Way for Wired {
     fn run(&mut self, call: &Call<'_>, terms: Terms, line: Option<&Queue>) -> Result<u64> {
         let description = self.begin(call, terms)?;
         let mut patient = Patient::new(Pace::Here(terms.timeout, line), description);
-        at_once(self.carry_out(call, None, &mut patient))?;
-        Ok(self.history.number())
+        self.lookout.diary().begin(self.number(), &description);
+        let done = at_once(self.carry_out(call, None, &mut patient));
+        self.lookout.diary().end(self.number(), &description, done.is_ok());
+        done.map(|()| self.number())
     }
 
     fn run_elsewhere<'a>(
@@ -162,7 +167,10 @@ impl Way for Wired {
             let terms = Terms { purpose, ..Terms::within(Duration::ZERO) };
             let description = self.begin(call, terms)?;
             let mut patient = Patient::new(Pace::Elsewhere(notes), description);
-            self.carry_out(call, None, &mut patient).await
+            self.lookout.diary().begin(self.number(), &description);
+            let done = self.carry_out(call, None, &mut patient).await;
+            self.lookout.diary().end(self.number(), &description, done.is_ok());
+            done
         })
     }
 

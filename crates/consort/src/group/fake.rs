@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use consort_store::MemStore;
 use consort_sys::host::HostId;
+use consort_sys::origin::Own;
 
 use super::{Group, Job, Member, Rank, Shared};
 use crate::backend::Fake;
 use crate::error::{Error, Result};
 use crate::home::Home;
 use crate::options::Options;
+use crate::recorder::Recorder;
 
 impl Group {
     /// A group in which this process pretends to be one of `world` ranks: for trying out a program
@@ -64,6 +66,7 @@ impl Group {
             store: Arc::new(MemStore::new()),
             registry: Arc::new(MemStore::new()),
             options: Options::default(),
+            recorder: Own::new(Recorder::none()),
             neighbourhood: None,
             wire: None,
             lobby: None,

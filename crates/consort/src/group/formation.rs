@@ -37,6 +37,7 @@ impl Job {
         let (backend, lookout, commons) = match (is_shared || members.len() == 1, places) {
             (true, Some(places)) => {
                 let lane = self.neighbourhood()?.lane(&name, &here, places)?;
+                lane.lookout().record(&self.recorder, &world_ranks);
                 let commons = Arc::new(Commons::new(&lane));
                 let post = lane.post().clone();
                 let lookout = post.lookout().clone();
@@ -107,6 +108,7 @@ impl Job {
                 ("tcp", Road::Other(Box::new(wired)), Arc::new(post))
             }
         };
+        road.lookout().record(&self.recorder, world_ranks);
         let road = self.audited(road);
         let patience = self.patience().asking();
         let lookout = post.lookout().clone();

@@ -30,6 +30,11 @@ impl Held {
         Self { queue, road: Some(road) }
     }
 
+    /// Writes down how long the call that comes next was queued.
+    fn note_wait(&self, job: &Job) {
+        self.queue.lookout.diary().was_queued(job.called().elapsed());
+    }
+
     fn road(&mut self) -> &mut Road {
         self.road.as_mut().expect("it is held until the end")
     }
@@ -52,6 +57,7 @@ pub(crate) fn carry_out_here(mut held: Held, mut job: Job, until: Deadline) {
         let mut result = Ok(());
         for index in 0..job.count() {
             let mut lists = Lists::default();
+            held.note_wait(&job);
             let call = job.call(index, &mut lists);
             let left = until.remaining().unwrap_or(std::time::Duration::MAX);
             result = held.road().run(&call, Terms::within(left), Some(&line)).map(drop);
@@ -100,6 +106,7 @@ async fn carry_out(mut held: Held, mut job: Job, notes: Rc<Notes>) {
     let mut result = Ok(());
     for index in 0..job.count() {
         let mut lists = Lists::default();
+        held.note_wait(&job);
         let call = job.call(index, &mut lists);
         result = held.road().run_elsewhere(&call, Purpose::Program, &notes).await;
         if result.is_err() {

@@ -1,0 +1,133 @@
+//! Where this rank writes down what it does, for `consort trace`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use consort_sys::record::{About, Journal, Recording, Snapshot};
+
+use crate::builder::Invitation;
+
+/// A rank's recording: in a file where it is told of a folder, otherwise in memory of its own. A job
+/// does not fail for want of it.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    /// `None` if there is no memory for it.
+    recording: Option<Arc<Recording>>,
+}
+
+impl Recorder {
+    /// For somebody who only pretends to be a rank.
+    pub(crate) fn none() -> Self {
+        Self { recording: None }
+    }
+
+    pub(crate) fn begin(invitation: &Invitation) -> Self {
+        let Invitation { rank, world, epoch, job, trace_dir, .. } = invitation;
+        let about = About { rank: *rank, world: *world, epoch: *epoch, job };
+        let in_file = |folder: &Path| {
+            let path = folder.join(file_name(*rank));
+            let made = Recording::in_file(&path, &about);
+            warn(made, &format!("rank {rank} leaves no record in {}", folder.display()))
+        };
+        let recording = trace_dir.as_deref().and_then(in_file).or_else(|| {
+            warn(Recording::private(&about), &format!("rank {rank} does not record its calls"))
+        });
+        Self { recording }
+    }
+
+    /// The journal of a group.
+    pub(crate) fn journal(&self, group: &str, rank: u32, members: &[u32]) -> Option<Journal> {
+        let made = self.recording.as_ref()?.journal(group, rank, members);
+        let journal = warn(made, &format!("the calls of group {group} are not recorded"))?;
+        if journal.is_none() {
+            tracing::debug!(
+                "the calls of group {group} are not recorded: there are too many groups"
+            );
+        }
+        journal
+    }
+
+    /// What was written down so far.
+    pub(crate) fn snapshot(&self) -> Option<Snapshot> {
+        self.recording.as_deref().map(Snapshot::of)
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        if let Some(recording) = &self.recording {
+            recording.take_leave();
+        }
+    }
+}
+
+/// How the file of a rank is called.
+fn file_name(rank: u32) -> String {
+    format!("{PREFIX}{rank}")
+}
+
+/// Whose file is called so.
+pub(crate) fn rank_in(name: &str) -> Option<u32> {
+    name.strip_prefix(PREFIX)?.parse().ok().filter(|&rank| file_name(rank) == name)
+}
+
+const PREFIX: &str = "rank-";
+
+fn warn<T>(made: std::io::Result<T>, what: &str) -> Option<T> {
+    made.inspect_err(|error| tracing::warn!(%error, "{what}")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::{Builder, ReduceOp};
+
+    #[test]
+    fn a_folder_that_is_not_there_fails_no_job() {
+        let group = Builder::new().rank(0).world(1).trace_dir("/nosuch").init().unwrap();
+        group.barrier().unwrap();
+        assert_eq!(group.trace().unwrap().groups[0].made, 1);
+    }
+
+    #[test]
+    fn calls_of_all_kinds_and_groups_are_recorded_until_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(file_name(0));
+        let group = Builder::new().rank(0).world(1).trace_dir(folder.path()).init().unwrap();
+        group.all_reduce(&mut [1.0_f64; 3], ReduceOp::Max).unwrap();
+        group.all_reduce_async(vec![1_u8; 10], ReduceOp::Sum).unwrap().wait().unwrap();
+        let some = group.split(Some(7), 0).unwrap().unwrap();
+        some.barrier().unwrap();
+        drop((group, some));
+        let trace = crate::trace::read(&path).unwrap();
+        assert!(trace.has_left && trace.groups.iter().all(|group| group.has_left));
+        let [world, part] = &trace.groups[..] else { panic!("{trace:?}") };
+        let texts: Vec<String> = world.calls.iter().map(ToString::to_string).collect();
+        assert_eq!(texts[..2], ["all_reduce(max) of 3 f64", "all_reduce(sum) of 10 u8"]);
+        assert!(world.calls[0].queued.is_none() && world.calls[1].queued.is_some());
+        assert!(world.calls.iter().all(|call| call.ended.is_some() && !call.has_failed));
+        assert_eq!(world.bytes, 34 + world.calls[2..].iter().map(|it| it.bytes()).sum::<u64>());
+        assert_eq!((part.calls.len(), part.in_world(0)), (1, Some(0)));
+    }
+
+    #[test]
+    fn files_of_ranks_are_told_from_others() {
+        assert_eq!(rank_in(&file_name(12)), Some(12));
+        for other in ["rank-", "rank-01", "rank-1.new", "launcher", "rank--1"] {
+            assert_eq!(rank_in(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_rank_that_comes_again_writes_a_new_file() {
+        let folder = tempfile::tempdir().unwrap();
+        for epoch in [1, 2] {
+            let builder = Builder::new().rank(0).world(1).job("again").epoch(epoch);
+            drop(builder.trace_dir(folder.path()).init().unwrap());
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert_eq!(crate::trace::read(&folder.path().join(file_name(0))).unwrap().epoch, 2);
+    }
+}
