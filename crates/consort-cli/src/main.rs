@@ -11,9 +11,12 @@ mod colour;
 mod doctor;
 mod files;
 mod plan;
+mod records;
 mod run;
 mod secret;
 mod soak;
+mod top;
+mod trace;
 
 use std::io;
 use std::process::ExitCode;
@@ -30,6 +33,8 @@ fn main() -> ExitCode {
         Command::Plan(args) => plan::main(&args),
         Command::Soak(args) => logged(|| soak::main(&args)),
         Command::SoakRank => soak::rank::main(),
+        Command::Trace(args) => logged(|| trace::main(&args)),
+        Command::Top(args) => logged(|| top::main(&args)),
         Command::BenchRank => bench::rank::main(),
         Command::BenchRaw => bench::raw::end::main(),
         Command::Reach(args) => doctor::reach::main(args),
@@ -54,6 +59,8 @@ enum Command {
 
     Bench(bench::Args),
     Plan(plan::Args),
+    Trace(trace::Args),
+    Top(top::Args),
     Soak(soak::Args),
 
     /// What `soak` starts for each rank.

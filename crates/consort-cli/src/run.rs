@@ -31,6 +31,7 @@ mod output;
 mod placement;
 mod port;
 mod process_group;
+mod records;
 mod report;
 mod secret;
 mod settings;
@@ -61,7 +62,7 @@ pub(crate) fn main(args: Args) -> ExitCode {
             return ExitCode::from(WRONG_USAGE);
         }
     };
-    match Job::prepare(settings, cores).and_then(|job| agent::run(&job)) {
+    match Job::prepare(settings, cores).and_then(|mut job| agent::run(&mut job)) {
         Ok(code) => code,
         Err(error) => {
             notice(error);

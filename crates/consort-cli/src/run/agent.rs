@@ -22,7 +22,7 @@ use super::signals::{self, asked_by, asks_to_end};
 use super::venue::{Arrival, Venue};
 
 /// Runs the job. Ranks live and die with the calling thread, which has to be the main one.
-pub(crate) fn run(job: &Job) -> Result<ExitCode, RunError> {
+pub(crate) fn run(job: &mut Job) -> Result<ExitCode, RunError> {
     let mut inbox = Inbox::new();
     signals::watch(inbox.sender())
         .map_err(|error| RunError::System { doing: "watch for signals", error })?;
@@ -34,9 +34,12 @@ pub(crate) fn run(job: &Job) -> Result<ExitCode, RunError> {
         .map_err(|error| RunError::System { doing: "find a free port", error })?;
     let mut seat =
         Rendezvous::new(&venue.store, node(job, &venue, &port)?, round_options(&job.settings))?;
-    match rounds(job, &venue, &mut seat, &mut inbox) {
-        Ok(end) => {
-            let code = end.conclude(&mut inbox);
+    let ended = rounds(job, &venue, &mut seat, &mut inbox);
+    let went_well = ended.as_ref().is_ok_and(End::is_good);
+    let concluded = ended.map(|end| end.conclude(&mut inbox));
+    job.records.close(went_well, &mut inbox);
+    match concluded {
+        Ok(code) => {
             part(&mut seat, &venue, &mut inbox);
             Ok(code)
         }
@@ -65,6 +68,7 @@ fn rounds(
         };
         watch(seat, &round, inbox)?;
         let place = Placement::of(&round, venue);
+        job.records.open(&place.job);
         let mut store_lost = None;
         let outcome = run_attempt(job, &place, inbox, |word| {
             let told = match word {

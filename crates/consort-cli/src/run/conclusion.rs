@@ -20,6 +20,11 @@ pub(crate) enum End {
 }
 
 impl End {
+    /// Whether all ranks have ended well.
+    pub(crate) fn is_good(&self) -> bool {
+        matches!(self, Self::Over(Ending::Finished, _))
+    }
+
     /// Says what the user has to know, and gives the launcher's exit code.
     pub(crate) fn conclude(self, inbox: &mut Inbox) -> ExitCode {
         match self {

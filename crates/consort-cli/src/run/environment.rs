@@ -15,6 +15,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) settings: &'a Settings,
     /// Where a PyTorch program may leave the reason of its failure.
     pub(crate) error_file: Option<&'a Path>,
+    /// Where it leaves a record of what it does.
+    pub(crate) trace_dir: Option<&'a Path>,
     /// Cores that the ranks of this host share.
     pub(crate) cores: u32,
 }
@@ -71,6 +73,9 @@ fn our_variables(place: &Placement, around: &Surroundings<'_>) -> Vec<(&'static 
         ("CONSORT_SECRET_FILE", place.secret_file.clone().into()),
         ("CONSORT_RDZV", place.store.clone().into()),
     ];
+    if let Some(folder) = around.trace_dir {
+        variables.push(("CONSORT_TRACE_DIR", folder.into()));
+    }
     if let Some(timeout) = around.settings.timeout {
         variables.push(("CONSORT_TIMEOUT", duration::write(timeout).into()));
     }
@@ -124,8 +129,12 @@ mod tests {
 
     fn text(place: &Placement, line: &str, set: &[&str]) -> BTreeMap<&'static str, String> {
         let settings = settings(line).unwrap();
-        let around =
-            Surroundings { settings: &settings, error_file: settings.log_dir.as_deref(), cores: 6 };
+        let around = Surroundings {
+            settings: &settings,
+            error_file: settings.log_dir.as_deref(),
+            trace_dir: Some("/records".as_ref()),
+            cores: 6,
+        };
         let list = variables(place, 1, &around, |name| set.contains(&name));
         let count = list.len();
         let map: BTreeMap<_, _> =
@@ -157,6 +166,7 @@ mod tests {
             ("CONSORT_EPOCH", "7"),
             ("CONSORT_RDZV", "tcp://10.0.0.1:29400"),
             ("CONSORT_SECRET_FILE", "/secret"),
+            ("CONSORT_TRACE_DIR", "/records"),
         ] {
             assert_eq!(found.get(name).map(String::as_str), Some(value), "{name}");
         }

@@ -7,6 +7,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use super::environment::Surroundings;
 use super::error::RunError;
 use super::guard::Guard;
+use super::records::Records;
 use super::settings::Settings;
 use crate::files;
 
@@ -21,6 +22,8 @@ pub(crate) struct Job {
     pub(crate) host: String,
     /// How many files a process may open, as it was before the launcher allowed itself more.
     pub(crate) files: Option<u64>,
+    /// Where the ranks leave a record of what they do.
+    pub(crate) records: Records,
     cores: u32,
 }
 
@@ -36,12 +39,14 @@ impl Job {
         if u64::from(settings.local_world) > most {
             return Err(RunError::TooManyRanks { ranks: settings.local_world, most });
         }
-        Ok(Self { settings, guard, host, files: files_before, cores })
+        let records = Records::default();
+        Ok(Self { settings, guard, host, files: files_before, records, cores })
     }
 
     /// What a rank's environment is made from, beside its placement.
     pub(crate) fn surroundings<'a>(&'a self, error_file: Option<&'a Path>) -> Surroundings<'a> {
-        Surroundings { settings: &self.settings, error_file, cores: self.cores }
+        let (settings, trace_dir) = (&self.settings, self.records.path());
+        Surroundings { settings, error_file, trace_dir, cores: self.cores }
     }
 }
 

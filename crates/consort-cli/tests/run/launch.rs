@@ -53,6 +53,7 @@ impl Launch {
         let mut process = command
             .current_dir(directory.path())
             .env(MARKER, directory.path())
+            .env("CONSORT_TRACE_DIR", directory.path().join(RECORDS))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -215,6 +216,9 @@ impl Collected {
         self.text()
     }
 }
+
+/// Where its ranks leave their records, in its directory.
+pub(crate) const RECORDS: &str = "records";
 
 /// Not one of the variables that begin with `CONSORT_`: programs that meet refuse those they do not
 /// know.

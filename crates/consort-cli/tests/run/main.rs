@@ -14,3 +14,4 @@ mod ranks;
 mod secret;
 mod signals;
 mod tolerance;
+mod trace;
