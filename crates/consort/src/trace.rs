@@ -123,7 +123,6 @@ pub fn read(path: &Path) -> Result<RankTrace, Unreadable> {
 ///
 /// # Errors
 /// When the folder cannot be read.
-#[expect(clippy::type_complexity, reason = "a list of pairs is what it is")]
 pub fn read_folder(folder: &Path) -> io::Result<Vec<(PathBuf, Result<RankTrace, Unreadable>)>> {
     let mut found = Vec::new();
     for entry in folder.read_dir()? {

@@ -172,7 +172,7 @@ impl Snapshot {
 /// A group of which there are two copies, unless it was just begun.
 fn group(first: &[u64], second: &[u64], times: Times) -> Option<GroupRecord> {
     let stamp = first[group::STAMP];
-    if stamp == 0 || stamp % 2 != 0 || second[group::STAMP] != stamp {
+    if stamp == 0 || !stamp.is_multiple_of(2) || second[group::STAMP] != stamp {
         return None;
     }
     let entries = |words: &[u64]| words[PAGE_WORDS..].to_vec();

@@ -21,7 +21,8 @@ impl Times {
         };
         let begun = moment(head::FIRST);
         let (stamp, words) = (first[head::LATEST], head::LATEST..head::LATEST + 4);
-        let is_whole = stamp != 0 && stamp % 2 == 0 && first[words.clone()] == second[words];
+        let is_whole =
+            stamp != 0 && stamp.is_multiple_of(2) && first[words.clone()] == second[words];
         let latest = if is_whole { moment(head::LATEST + 1) } else { begun };
         let is_long = latest.monotonic.saturating_sub(begun.monotonic) >= LONG;
         let measured = rate(begun, latest).filter(|_| is_long);

@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, fcntl_lock};
 
 use super::entry::Word;
-use super::layout::{CALLS, GROUPS, Group, Layout, MAGIC, Page, VERSION, group, head};
+use super::layout::{GROUPS, Group, Layout, MAGIC, Page, VERSION, group, head};
 use super::map::Map;
 use super::ticks::{Moment, Ticks};
 
@@ -37,6 +37,8 @@ pub struct Recording {
     /// If it is a file's. It is locked: readers see by that whether this process is alive.
     file: Option<File>,
     ticks: Ticks,
+    /// After so many ticks the time is noted again.
+    while_ago: u64,
     places: Mutex<Places>,
 }
 
@@ -86,7 +88,8 @@ impl Recording {
         head.set_text(head::JOB, about.job);
         write_moment(head, head::FIRST, Moment::now(ticks));
         head.set(head::MAGIC, MAGIC);
-        Arc::new(Self { map, file, ticks, places: Mutex::default() })
+        let while_ago = ticks.in_time(Duration::from_secs(1));
+        Arc::new(Self { map, file, ticks, while_ago, places: Mutex::default() })
     }
 
     /// Begins the journal of a group in which this rank has this one, and whose ranks have these in the
@@ -133,6 +136,14 @@ impl Recording {
         Ok(fallocate(file, FallocateFlags::empty(), start as u64, size_of::<Group>() as u64)?)
     }
 
+    /// Notes what the ticks are on other clocks if that was long ago.
+    #[inline]
+    fn note_time_again(&self, now: u64) {
+        if now.saturating_sub(self.map.head.get(head::LATEST + 1)) > self.while_ago {
+            self.note_time();
+        }
+    }
+
     /// Notes what the ticks are on other clocks, unless somebody is at it.
     #[cold]
     fn note_time(&self) {
@@ -164,14 +175,13 @@ impl Journal {
         }
         let began = self.recording.ticks.now();
         self.group().entry(number).begin(number, call, queued, began);
-        if number.is_multiple_of(CALLS as u64) {
-            self.recording.note_time();
-        }
+        self.recording.note_time_again(began);
     }
 
     /// The call that is being carried out waits for a rank of the group.
     pub fn wait_for(&self, number: u64, rank: u32) {
         self.group().entry(number).wait_for(number, rank);
+        self.recording.note_time_again(self.recording.ticks.now());
     }
 
     /// It has ended, and had so many bytes to move.
