@@ -14,7 +14,7 @@
 //! # How a call is written
 //!
 //! Only one thread carries out a group's calls at a time, so an entry has one writer. It takes the
-//! call's number away, writes the rest, and writes the number: see [`entry`]. What changes later, whom
+//! call's number away, writes the rest, and writes the number. What changes later, whom
 //! the call waits for and when it has ended, is one word each. A reader copies everything twice, and
 //! believes what was the same both times. `record/models.rs` tries that with every interleaving.
 //!

@@ -63,12 +63,16 @@ fn a_killed_rank_is_behind_and_what_it_did_last_is_known() {
         let group = consort::init().unwrap();
         make_calls(&group, 7);
         if group.rank() == 2 {
+            wait_until("the test to have seen it", || fs::exists("go").unwrap().then_some(()));
             kill_process(getpid(), Signal::KILL).unwrap();
         }
         group.barrier().unwrap_err();
         process::exit(3);
     });
     let mut launch = launch(&["-n", "3", "--transport", "tcp"], &program);
+    let behind = "behind: rank 2 did not come to call 8 of world (barrier), where ranks 0-1 came";
+    trace_until(&launch, &[behind, "waits for rank 2"]);
+    launch.touch("go");
     let finished = launch.wait();
     assert_eq!(finished.code, 128 + 9, "{finished:?}");
     let line = finished.stderr.lines().find(|line| line.starts_with("consort: consort trace "));
@@ -77,7 +81,7 @@ fn a_killed_rank_is_behind_and_what_it_did_last_is_known() {
     let text = told(&consort(&launch, &["trace", job]));
     assert!(text.contains("3 ranks, 0 alive here; last word "), "{text}");
     assert!(text.contains("rank 2    dead   call 7 of world ended "), "{text}");
-    assert!(text.contains("behind: rank 2 did not come to call 8 of world (barrier)"), "{text}");
+    assert!(text.contains(behind), "{text}");
     let list = told(&consort(&launch, &["trace"]));
     assert!(list.contains(&format!("  {job}  ended")), "{list}");
 }
