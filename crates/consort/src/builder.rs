@@ -245,8 +245,7 @@ impl Builder {
     }
 
     /// Meets the other ranks, or [joins](Self::join) them if the environment says so. A process comes to
-    /// each round of a job once: to meet again, all ranks
-    /// give another [`epoch`](Self::epoch).
+    /// each round of a job once: to meet again, all ranks give another [`epoch`](Self::epoch).
     ///
     /// # Errors
     /// [`Environment`](crate::Error::Environment) when something is missing or contradicts itself;

@@ -261,7 +261,7 @@ fn first_host(list: &str) -> Option<String> {
 const OURS: &str = "CONSORT_";
 /// The variables of consort's own. `CONSORT_LOG` is the `consort` program's, the others are for
 /// [`init`](crate::init), which explains them.
-pub const VARIABLES: [&str; 16] = [
+pub const VARIABLES: [&str; 17] = [
     "CONSORT_RDZV",
     "CONSORT_SECRET_FILE",
     "CONSORT_JOB",
