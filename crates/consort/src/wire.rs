@@ -361,11 +361,16 @@ impl Switch {
         self.lock().stations.entry(group).or_default().ending.clone()
     }
 
-    /// Leaves a group of these ranks of the world: says so to them, and forgets what came.
+    /// Leaves a group of these ranks of the world: says so to them, and forgets what came. If the group
+    /// has ended it says that first: they would take its leaving for the reason.
     pub(crate) fn leave(&self, group: u64, ranks: &[u32]) {
         let mut hub = self.lock();
+        let ending = hub.stations.get(&group).and_then(|station| station.ending.get().cloned());
         for peer in hub.peers_of(ranks, self.me) {
             peer.forget(group);
+            if let Some(ending) = &ending {
+                peer.say(&self.end_of(group, ending), &ending.verdict);
+            }
             peer.say_farewell(group, self.epoch);
         }
         hub.stations.remove(&group);
@@ -378,17 +383,21 @@ impl Switch {
     /// Tells these ranks of the world that a group has ended, and has this process know it.
     pub(crate) fn halt(&self, group: u64, ranks: &[u32], ending: Ending) {
         let mut hub = self.lock();
-        let Ending { by, verdict } = &ending;
-        let header = word(Kind::Halt, group, self.epoch, u64::from(*by));
-        let header = Header { bytes: verdict.len() as u32, ..header };
+        let header = self.end_of(group, &ending);
         for peer in hub.peers_of(ranks, self.me) {
             peer.streams.iter_mut().for_each(|stream| stream.abandon(group));
-            peer.say(&header, verdict);
+            peer.say(&header, &ending.verdict);
         }
         let station = hub.stations.entry(group).or_default();
         // Whoever was first was first.
         let _ = station.ending.set(ending);
         self.ring_if_dozing(&hub);
+    }
+
+    /// What is said of the end of a group, before its verdict.
+    fn end_of(&self, group: u64, Ending { by, verdict }: &Ending) -> Header {
+        let header = word(Kind::Halt, group, self.epoch, u64::from(*by));
+        Header { bytes: verdict.len() as u32, ..header }
     }
 
     /// Whether there is a connection to a rank of the world.

@@ -54,7 +54,7 @@ impl Group {
         let mut tickets = Vec::new();
         if self.rank() == 0 {
             let (lobby, _) = entrance;
-            match lobby.call().and_then(|called| Ok((called, lobby.next_growth()?))) {
+            match lobby.call_in() {
                 Ok((called, growth)) => {
                     found = [called.len() as u32, growth];
                     tickets = called;

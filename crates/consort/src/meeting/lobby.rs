@@ -61,8 +61,15 @@ impl Lobby {
         Ok(self.store.queue_len(TICKETS)?)
     }
 
-    /// Calls those who wait. Says who has come up.
-    pub(crate) fn call(&self) -> Result<Vec<Ticket>> {
+    /// Calls those who wait. Says who has come up, and which enlargement of the job that is, if somebody
+    /// has.
+    pub(crate) fn call_in(&self) -> Result<(Vec<Ticket>, u32)> {
+        let present = self.call()?;
+        let growth = if present.is_empty() { 0 } else { self.next_growth()? };
+        Ok((present, growth))
+    }
+
+    fn call(&self) -> Result<Vec<Ticket>> {
         let mut tickets = Vec::new();
         loop {
             match self.store.pop(TICKETS, Deadline::now()) {
@@ -90,8 +97,7 @@ impl Lobby {
         Ok(present)
     }
 
-    /// Which enlargement of the job the next one is.
-    pub(crate) fn next_growth(&self) -> Result<u32> {
+    fn next_growth(&self) -> Result<u32> {
         let growth = self.store.add(GROWTH, 1)?;
         u32::try_from(growth).map_err(|_| Error::Argument(format!("{growth} is no number")))
     }
@@ -139,7 +145,7 @@ mod tests {
         let store: Arc<dyn Store> = Arc::new(MemStore::new());
         let lobby = Lobby::new(store.clone());
         assert_eq!(lobby.waiting().unwrap(), 0);
-        assert!(lobby.call().unwrap().is_empty());
+        assert!(matches!(lobby.call_in(), Ok((tickets, 0)) if tickets.is_empty()));
         store.push(TICKETS, b"one who has died").unwrap();
         let welcomes = thread::scope(|scope| {
             let enter = || lobby.enter(Deadline::after(Duration::from_secs(60))).unwrap();
@@ -147,9 +153,8 @@ mod tests {
             while lobby.waiting().unwrap() < 3 {
                 thread::yield_now();
             }
-            let tickets = lobby.call().unwrap();
+            let (tickets, growth) = lobby.call_in().unwrap();
             assert_eq!(tickets.len(), 2);
-            let growth = lobby.next_growth().unwrap();
             lobby.admit(&tickets, Welcome { rank: 3, world: 5, growth }).unwrap();
             newcomers.map(|newcomer| newcomer.join().unwrap())
         });

@@ -393,3 +393,15 @@ fn whom_a_process_knows_to_be_dead_it_says_before_it_ends() {
     }
     assert_eq!(a.mourned(1), Some(0));
 }
+
+#[test]
+fn one_who_leaves_a_group_that_has_ended_says_first_that_it_has() {
+    let pair = Pair::new(&Options::default());
+    let ending = Ending { by: 1, verdict: b"enough".to_vec() };
+    // It has heard so from a third.
+    pair.b.enter(GROUP).set(ending.clone()).unwrap();
+    let heard = pair.a.enter(GROUP);
+    pair.b.leave(GROUP, &[0, 1]);
+    pair.until("it has left", || pair.a.has_left(GROUP, 1));
+    assert_eq!(heard.get(), Some(&ending));
+}
