@@ -102,7 +102,6 @@ mod tests {
         some.barrier().unwrap();
         drop((group, some));
         let trace = crate::trace::read(&path).unwrap();
-        assert!(trace.has_left && trace.groups.iter().all(|group| group.has_left));
         let [world, part] = &trace.groups[..] else { panic!("{trace:?}") };
         let texts: Vec<String> = world.calls.iter().map(ToString::to_string).collect();
         assert_eq!(texts[..2], ["all_reduce(max) of 3 f64", "all_reduce(sum) of 10 u8"]);
@@ -110,6 +109,16 @@ mod tests {
         assert!(world.calls.iter().all(|call| call.ended.is_some() && !call.has_failed));
         assert_eq!(world.bytes, 34 + world.calls[2..].iter().map(|it| it.bytes()).sum::<u64>());
         assert_eq!((part.calls.len(), part.in_world(0)), (1, Some(0)));
+    }
+
+    #[test]
+    fn that_a_rank_has_left_is_recorded() {
+        let folder = tempfile::tempdir().unwrap();
+        let group = Builder::new().rank(0).world(1).trace_dir(folder.path()).init().unwrap();
+        group.barrier().unwrap();
+        drop(group);
+        let trace = crate::trace::read(&folder.path().join(file_name(0))).unwrap();
+        assert!(trace.has_left && trace.groups.iter().all(|group| group.has_left));
     }
 
     #[test]
