@@ -135,8 +135,8 @@ pub(crate) struct Wanted {
 }
 
 impl Switch {
-    /// How many calls of a group a rank can tell of.
-    pub(crate) const ASKS: usize = 32;
+    /// How many calls of a group a rank can tell of: more than it can be ahead of another by.
+    pub(crate) const ASKS: usize = 128;
 
     /// This process's rank in the world.
     pub(crate) fn me(&self) -> u32 {

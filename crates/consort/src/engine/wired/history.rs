@@ -6,7 +6,7 @@ use crate::call::Description;
 use crate::wire::Switch;
 
 /// What a rank knows of its own calls: what it can tell when another makes different ones.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct History {
     number: u64,
     digest: u64,
@@ -20,6 +20,12 @@ struct Entry {
     number: u64,
     digest: u64,
     call: [u64; 2],
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self { number: 0, digest: 0, last: [None; LAST] }
+    }
 }
 
 impl History {
