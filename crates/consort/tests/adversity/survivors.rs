@@ -188,7 +188,9 @@ fn ranks_that_do_not_come_are_named_and_those_who_left_are_not_awaited(case: Cas
         while group.presence(1).unwrap() == Presence::Here {
             thread::sleep(Duration::from_millis(5));
         }
-        let error = match group.within(Duration::from_secs(1)).shrink() {
+        ctx.reach("alone");
+        let () = ctx.told("go on");
+        let error = match group.within(Duration::from_secs(2)).shrink() {
             Err(error) => error.to_string(),
             // The other was earlier, and wants to go on already.
             Ok(smaller) => return format!("with {:?}", End::of(&smaller).world_ranks),
@@ -198,6 +200,8 @@ fn ranks_that_do_not_come_are_named_and_those_who_left_are_not_awaited(case: Cas
         ctx.reach("late");
         error
     });
+    [0, 3].iter().for_each(|&rank| job.await_point(rank, "alone"));
+    job.tell("go on", &());
     job.await_point(0, "late");
     job.tell("enough", &());
     for (rank, error) in job.expect_all().into_iter().enumerate() {
