@@ -162,13 +162,17 @@ impl Rendezvous {
     }
 
     /// Waits for the others to depart, until `until` at most, and says whether all have: whoever
-    /// holds the store goes last.
+    /// holds the store goes last. Nobody is waited for while the job goes on: the others have
+    /// another store then.
     ///
     /// # Errors
     /// When the store is gone.
     pub fn see_off(&mut self, until: Deadline) -> Result<bool> {
         self.hear(Deadline::now())?;
         let Some(rounds) = self.state() else { return Ok(true) };
+        if !matches!(rounds.phase, Phase::Over(_)) {
+            return Ok(true);
+        }
         let away = rounds.expected.iter().map(|node| node.id);
         let all = rounds.seated().map(|node| node.id).chain(away);
         let others: Vec<String> = all.filter(|id| *id != self.me.id).map(departed_key).collect();

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use consort_store::{Deadline, Ending, News, Node, NodeId, Phase, Rendezvous, Round, RoundOptions};
+use consort_store::{Deadline, Ending, News, Node, NodeId, Rendezvous, Round, RoundOptions};
 
 use super::attempt::{AttemptOutcome, FirstWord, run_attempt};
 use super::conclusion::{End, interrupted, say_next_round};
@@ -158,11 +158,9 @@ fn withdraw(seat: &mut Rendezvous, venue: &Venue, why: &str) {
 }
 
 /// The last thing. Whoever holds the store goes last, so that the others hear how the job ended;
-/// but it does not wait long for launchers that may have died. If the others go on, they have another
-/// store.
+/// but it does not wait long for launchers that may have died.
 fn part(seat: &mut Rendezvous, venue: &Venue, inbox: &mut Inbox) {
-    let is_over = seat.state().is_some_and(|state| matches!(state.phase, Phase::Over(_)));
-    if seat.depart().is_err() || !venue.is_needed() || !is_over {
+    if seat.depart().is_err() || !venue.is_needed() {
         return;
     }
     let until = Deadline::after(LINGER);
