@@ -46,7 +46,7 @@ pub(crate) struct Args {
 
     /// Start a rank that has failed and is tolerated again, to join the others (its CONSORT_JOIN is
     /// on), whose programs `grow` their groups.
-    #[arg(long, requires = "tolerate")]
+    #[arg(long)]
     pub(crate) replace: bool,
 
     /// How long ranks wait for each other, ten minutes unless given (their CONSORT_TIMEOUT).

@@ -91,6 +91,13 @@ impl Settings {
             let last = most - 1;
             return Err(format!("--node-rank {rank} is beyond the last host, which is {last}"));
         }
+        if args.replace && args.tolerate == 0 {
+            return Err(
+                "--replace starts ranks again whose failure is tolerated: say how many may fail \
+                        with --tolerate"
+                    .to_owned(),
+            );
+        }
         Ok(Self {
             command: args.command,
             local_world: match args.ranks {
@@ -157,6 +164,13 @@ pub(crate) mod tests {
         let error = settings("--nnodes 2 --rdzv tcp://h:1 prog").unwrap_err();
         assert!(error.contains("consort secret FILE"), "{error}");
         assert!(settings("--nnodes 2 --rdzv tcp://h:1 --secret-file s prog").is_ok());
+    }
+
+    #[test]
+    fn only_a_failure_that_is_tolerated_can_be_made_good() {
+        assert!(settings("--replace prog").unwrap_err().contains("--tolerate"));
+        let settings = settings("--replace --tolerate 2 prog").unwrap();
+        assert_eq!((settings.tolerate, settings.replace), (2, true));
     }
 
     #[test]
