@@ -8,6 +8,8 @@ mod herd;
 mod plan;
 pub(crate) mod rank;
 
+use std::fmt;
+use std::io::{self, Write};
 use std::num::NonZeroU32;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -44,10 +46,10 @@ pub(crate) struct Args {
 
 pub(crate) fn main(args: &Args) -> ExitCode {
     let seed = args.seed.unwrap_or_else(|| getrandom::u64().unwrap_or(1) >> 32);
-    println!("seed {seed}, {} ranks, {}", args.ranks, duration::write(args.lasts));
+    say(format_args!("seed {seed}, {} ranks, {}", args.ranks, duration::write(args.lasts)));
     match soak(args, seed) {
         Ok(summary) => {
-            println!("{summary}");
+            say(format_args!("{summary}"));
             ExitCode::SUCCESS
         }
         Err(reason) => {
@@ -75,10 +77,15 @@ fn soak(args: &Args, seed: u64) -> Result<String, String> {
         }
         if told.elapsed() > TELL {
             told = Instant::now();
-            println!("{:>6.0} s: {herd}", began.elapsed().as_secs_f32());
+            say(format_args!("{:>6.0} s: {herd}", began.elapsed().as_secs_f32()));
         }
     }
     herd.end()
+}
+
+/// Says something to whoever listens. That nobody does is no reason to end.
+fn say(text: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stdout(), "{text}");
 }
 
 /// How often it says how it goes.
