@@ -47,7 +47,10 @@ pub(super) fn stop_serving() {
     office.served -= 1;
     if office.served == 0 {
         office.shift += 1;
+        // Whatever the thread has not seen to yet, others have. It would be held until the next shift.
+        let left_over = std::mem::take(&mut office.inbox);
         tell(office);
+        drop(left_over);
     }
 }
 
