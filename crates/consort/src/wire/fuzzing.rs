@@ -71,7 +71,16 @@ mod tests {
 
     /// Frames that mean something, with damage.
     fn damaged() -> impl Strategy<Value = Vec<u8>> {
-        let kind = prop::sample::select(vec![Kind::Part, Kind::Letter, Kind::Halt, Kind::Credit]);
+        let kind = prop::sample::select(vec![
+            Kind::Part,
+            Kind::Letter,
+            Kind::Halt,
+            Kind::Credit,
+            Kind::Leave,
+            Kind::Bye,
+            Kind::Mourn,
+            Kind::Await,
+        ]);
         let frame = (kind, 0_u64..4, 0_usize..300).prop_map(|(kind, number, bytes)| {
             let bytes = bytes.min(kind.most());
             let header = Header { bytes: bytes as u32, ..word(kind, 7, 0, number) };

@@ -16,7 +16,7 @@ use super::{Hub, Switch};
 
 /// What a process has said of the end of others, or of its own.
 #[derive(Debug, Default)]
-pub(super) struct Parting {
+pub(super) struct LastWords {
     /// On how many connections it has yet to say that it ends.
     byes: Option<u64>,
     /// Whom it knew to be dead first.
@@ -25,7 +25,7 @@ pub(super) struct Parting {
     reported: Option<Instant>,
 }
 
-impl Parting {
+impl LastWords {
     /// Takes notice that it ends, which it says on so many connections.
     pub(super) fn hear_bye(&mut self, times: u64) {
         let byes = self.byes.get_or_insert(times);
@@ -56,11 +56,11 @@ impl Switch {
 
     /// Whom a rank of the world knew to be dead first.
     pub(crate) fn mourned(&self, by: u32) -> Option<u32> {
-        self.lock().peers[by as usize].parting.mourned
+        self.lock().peers[by as usize].last_words.mourned
     }
 
     pub(super) fn mourn_with(&self, hub: &mut Hub, rank: u32) {
-        let is_over = hub.peers[rank as usize].parting.is_over();
+        let is_over = hub.peers[rank as usize].last_words.is_over();
         if rank == self.me || is_over || hub.mourned.contains(&rank) {
             return;
         }
@@ -89,9 +89,9 @@ impl Hub {
         else {
             return;
         };
-        dead.parting.reported.get_or_insert_with(Instant::now);
+        dead.last_words.reported.get_or_insert_with(Instant::now);
         let rank = dead.rank();
-        self.peers[from as usize].parting.mourned.get_or_insert(rank);
+        self.peers[from as usize].last_words.mourned.get_or_insert(rank);
     }
 }
 

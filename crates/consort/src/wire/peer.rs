@@ -12,7 +12,7 @@ use rustix::net::sockopt::set_tcp_congestion;
 
 use super::caller::{Caller, Dialling, Made};
 use super::frame::{HEADER, Header, Kind, Label};
-use super::mourning::Parting;
+use super::mourning::LastWords;
 use super::stream::Stream;
 
 /// Another process, as far as the wire knows it.
@@ -42,7 +42,7 @@ pub(super) struct Peer {
     flows: BTreeMap<(u64, bool), Flow>,
     /// On how many connections it has yet to say that it left a group.
     left: BTreeMap<u64, u64>,
-    pub(super) parting: Parting,
+    pub(super) last_words: LastWords,
 }
 
 /// What this process does about connections to another.
@@ -85,7 +85,7 @@ impl Peer {
             damage: None,
             flows: BTreeMap::new(),
             left: BTreeMap::new(),
-            parting: Parting::default(),
+            last_words: LastWords::default(),
         }
     }
 
@@ -99,7 +99,7 @@ impl Peer {
         let is_heard = || self.streams.iter().any(|stream| !stream.is_over());
         self.lost.is_some()
             || self.breaking.is_some_and(|since| since.elapsed() > BREAK)
-            || self.parting.is_reported(is_heard())
+            || self.last_words.is_reported(is_heard())
     }
 
     /// How long its host has been silent, if it should not have been: what is sent to it is acknowledged
@@ -114,7 +114,7 @@ impl Peer {
     pub(super) fn end_stream(&mut self, at: usize, why: &str) {
         self.streams[at].end();
         // One that ends in good order ends them all, however long it takes to read what is in them.
-        if !self.parting.has_begun() {
+        if !self.last_words.has_begun() {
             self.breaking.get_or_insert_with(Instant::now);
         }
         if self.streams.iter().all(Stream::is_over) {
@@ -218,7 +218,7 @@ impl Peer {
 
     /// Whether it has left a group, and nothing of it is on its way.
     pub(super) fn has_left(&self, group: u64) -> bool {
-        self.left.get(&group) == Some(&0) || self.parting.is_over()
+        self.left.get(&group) == Some(&0) || self.last_words.is_over()
     }
 
     /// Forgets a group that this process has left.

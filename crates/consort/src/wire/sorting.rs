@@ -74,7 +74,7 @@ impl Switch {
         match kind {
             Kind::Credit => peer.credit(&kept.header),
             Kind::Leave => peer.leave(group, number),
-            Kind::Bye => peer.parting.hear_bye(number),
+            Kind::Bye => peer.last_words.hear_bye(number),
             Kind::Mourn => hub.hear_of_death(from, number),
             Kind::Await => {
                 let station = hub.stations.entry(group).or_default();

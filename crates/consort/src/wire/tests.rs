@@ -362,7 +362,7 @@ fn one_who_ends_in_good_order_is_read_to_its_end_however_long_that_takes() {
     let Pair { a, b } = pair;
     drop(Arc::into_inner(b).expect("nobody else has it"));
     let mut hub = a.lock();
-    hub.peers[1].parting.hear_bye(2);
+    hub.peers[1].last_words.hear_bye(2);
     hub.peers[1].end_stream(0, "it has ended");
     drop(hub);
     thread::sleep(Duration::from_millis(600));
