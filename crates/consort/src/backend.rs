@@ -170,12 +170,6 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// would give. Never waits, whatever calls are being carried out.
     fn error(&self) -> Option<Error>;
 
-    /// What this rank knows of another. Never waits. A backend that does not notice deaths believes that
-    /// all are there.
-    fn presence(&self, _rank: Rank) -> Presence {
-        Presence::Here
-    }
-
     /// How many calls came in.
     fn calls(&self) -> u64;
 
@@ -192,17 +186,6 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// Has this thread see to messages that were submitted until `is_done`, which says whether one
     /// of them is: it waits for that one anyway. May return earlier.
     fn help_with_messages(&self, _is_done: &dyn Fn() -> bool) {}
-}
-
-/// What a rank knows of another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Presence {
-    /// Nothing speaks against its being there.
-    Here,
-    /// It has left the group: it makes no more calls in it.
-    Left,
-    /// Its process has ended, or its host cannot be reached any more.
-    Gone,
 }
 
 /// How a call is to be carried out.

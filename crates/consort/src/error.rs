@@ -181,8 +181,8 @@ pub enum Error {
     /// A rank's process is gone, or its host is out of reach, which has ended the group.
     #[error(
         "group {group}: rank {rank} is gone: its process has ended, or cannot be reached; rank {by} \
-         noticed after {waited:.1?} in {}",
-        numbered(*.number, .call)
+         noticed {} in {}",
+        after(*.waited), numbered(*.number, .call)
     )]
     PeerLost {
         /// The group.
@@ -398,6 +398,11 @@ fn suspects(ranks: &[u32]) -> String {
         [one] => format!("rank {one} differs from the others"),
         many => format!("ranks {many:?} differ"),
     }
+}
+
+/// How long somebody had waited, if it had to.
+fn after(waited: Duration) -> String {
+    if waited.is_zero() { "at once".to_owned() } else { format!("after {waited:.1?}") }
 }
 
 /// A call, with its number if it has one.

@@ -4,6 +4,7 @@ mod fake;
 mod formation;
 mod grow;
 mod monitored;
+mod presence;
 mod shrink;
 mod subgroup;
 
@@ -16,8 +17,9 @@ use consort_store::Store;
 use consort_sys::host::HostId;
 use consort_sys::origin::Own;
 
+pub use self::presence::Presence;
 use self::shrink::Succession;
-use crate::backend::{Backend, Capabilities, Presence, Terms};
+use crate::backend::{Backend, Capabilities, Terms};
 use crate::builder::Invitation;
 use crate::call::{Call, Description, Purpose};
 use crate::engine::{Lookout, waits_for_itself};
@@ -437,25 +439,6 @@ impl Group {
     pub fn error(&self) -> Option<Error> {
         let forked = self.shared.job.home.check().err();
         forked.or_else(|| self.shared.backend.error())
-    }
-
-    /// What this rank knows of another, without asking it. Never waits.
-    ///
-    /// ```
-    /// let group = consort::Builder::new().rank(0).world(1).init()?;
-    /// assert_eq!(group.presence(0)?, consort::Presence::Here);
-    /// # Ok::<(), consort::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// When there is no such rank, and in a forked child.
-    pub fn presence(&self, rank: impl Into<Rank>) -> Result<Presence> {
-        let rank = rank.into();
-        if rank.index() >= self.world() {
-            let what = format!("there is no rank {rank} in a group of {}", self.world());
-            return Err(Error::Argument(what));
-        }
-        Ok(self.backend()?.presence(rank))
     }
 
     /// What this rank has recorded of its last calls, in all its groups; `None` if there was no memory

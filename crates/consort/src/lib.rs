@@ -74,7 +74,7 @@ mod work;
 #[doc(hidden)]
 pub use wire::fuzzing;
 
-pub use backend::{Backend, Capabilities, Presence, Terms};
+pub use backend::{Backend, Capabilities, Terms};
 pub use buffer::{Buffer, Input};
 pub use builder::Builder;
 pub use call::{Call, Inputs, Operation, Outputs, Purpose};
@@ -90,7 +90,7 @@ pub use consort_sys::view::{Source, Target};
 pub use delivery::{Delivery, Message, OwnedMessage};
 pub use environment::{VARIABLES, check_variable};
 pub use error::{Error, Result};
-pub use group::{Group, Member, Rank};
+pub use group::{Group, Member, Presence, Rank};
 pub use half::{bf16, f16};
 pub use job::{Job, Lists, OwnedCall};
 pub use options::{Transport, UnknownTransport};

@@ -8,7 +8,7 @@ use consort_sys::origin::Own;
 use consort_sys::reduce::Kernel;
 use consort_sys::wait::Patience;
 
-use super::{Backend, Capabilities, Presence, Terms};
+use super::{Backend, Capabilities, Terms};
 use crate::call::{Call, Operation};
 use crate::delivery::Delivery;
 use crate::engine::{Courier, Exchange, Post, Queue, Road};
@@ -86,10 +86,6 @@ impl Backend for Host {
 
     fn error(&self) -> Option<Error> {
         self.0.queue.error()
-    }
-
-    fn presence(&self, rank: Rank) -> Presence {
-        self.0.post.lookout().presence(rank.index())
     }
 
     fn calls(&self) -> u64 {

@@ -38,20 +38,16 @@ pub(crate) trait Company: Send + Sync + fmt::Debug {
     fn is_dead(&self, rank: usize) -> bool;
 
     /// Leaves word for all processes of the job that a rank is dead, before this one ends.
-    fn mourn(&self, _rank: usize) {}
+    fn mourn(&self, rank: usize);
 
     /// Whom a rank knew to be dead when it ended or left, if it was one of the group.
-    fn mourned(&self, _by: usize) -> Option<usize> {
-        None
-    }
+    fn mourned(&self, by: usize) -> Option<usize>;
 
     /// Tells the others that this rank waits, in the end for another.
-    fn say_whom(&self, _rank: usize) {}
+    fn say_whom(&self, rank: usize);
 
     /// For whom a rank waits in the end, as it has said lately.
-    fn whom(&self, _rank: usize) -> Option<usize> {
-        None
-    }
+    fn whom(&self, rank: usize) -> Option<usize>;
 
     /// Tells everyone that the group has ended and why, in at most [`Alarm::VERDICT`] bytes, unless
     /// somebody has before; and has all threads of this process look that wait for one of them.

@@ -11,8 +11,8 @@ use super::company::Peers;
 use super::diary::Diary;
 use super::fate::Fate;
 use super::verdict::{Cause, Ranks, Waiting};
-use crate::backend::Presence;
 use crate::error::Error;
+use crate::group::Presence;
 use crate::recorder::Recorder;
 
 /// A group's ranks, for any thread that waits for one of them. Clones are about the same group.
@@ -119,7 +119,6 @@ impl Lookout {
 
     /// What is known of a rank.
     pub(crate) fn presence(&self, rank: usize) -> Presence {
-        self.listen();
         if self.has_left(rank) {
             Presence::Left
         } else if self.is_dead(rank) {

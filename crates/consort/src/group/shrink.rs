@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use consort_store::{Deadline, Error as StoreError, ErrorKind, Store, Swap};
 
 use self::agreement::{Card, Table};
-use super::{Group, Rank, Shared};
-use crate::backend::Presence;
+use super::{Group, Presence, Shared};
 use crate::engine::Place;
 use crate::error::{Error, Result};
 use crate::verdict::{decode, encode};
@@ -210,11 +209,13 @@ impl<'a> Assembly<'a> {
 
     /// Takes notice of who has died or left. Whether that is new.
     fn look_round(&mut self) -> bool {
+        let Some(lookout) = &self.group.shared.lookout else { return false };
         let (dead, left) = (self.mine.dead.len(), self.mine.left.len());
-        for rank in 0..self.group.world() as u32 {
-            match self.group.shared.backend.presence(Rank(rank)) {
-                Presence::Gone => self.mine.dead.insert(rank),
-                Presence::Left => self.mine.left.insert(rank),
+        lookout.listen();
+        for rank in 0..self.group.world() {
+            match lookout.presence(rank) {
+                Presence::Gone => self.mine.dead.insert(rank as u32),
+                Presence::Left => self.mine.left.insert(rank as u32),
                 Presence::Here => continue,
             };
         }
