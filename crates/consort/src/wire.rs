@@ -424,6 +424,11 @@ impl Switch {
         self.lock().peers[rank as usize].has_left(group)
     }
 
+    /// Whether a rank of the world has said on any connection that it has left a group.
+    pub(crate) fn is_leaving(&self, group: u64, rank: u32) -> bool {
+        self.lock().peers[rank as usize].is_leaving(group)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Hub> {
         self.hub.lock().unwrap_or_else(PoisonError::into_inner)
     }

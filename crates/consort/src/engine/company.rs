@@ -34,6 +34,12 @@ pub(crate) trait Company: Send + Sync + fmt::Debug {
     /// Whether a rank has said so. What it has sent was sent before.
     fn has_left(&self, rank: usize) -> bool;
 
+    /// Whether a rank has said it at least once, so that it receives nothing any more: what it has sent
+    /// may still be on its way.
+    fn is_leaving(&self, rank: usize) -> bool {
+        self.has_left(rank)
+    }
+
     /// Whether a rank's process has ended, or its host is gone.
     fn is_dead(&self, rank: usize) -> bool;
 
@@ -97,6 +103,14 @@ impl Peers {
                 bells[rank].has_left() || neighbours[rank].parting().has_taken_leave()
             }
             Self::Apart(company) => company.has_left(rank),
+        }
+    }
+
+    /// Whether a rank receives nothing any more. What it has sent may still be on its way.
+    pub(super) fn is_leaving(&self, rank: usize) -> bool {
+        match self {
+            Self::Here { .. } => self.has_left(rank),
+            Self::Apart(company) => company.is_leaving(rank),
         }
     }
 

@@ -117,6 +117,11 @@ impl Lookout {
         self.peers().has_left(rank)
     }
 
+    /// Whether a rank receives nothing any more. What it has sent may still be on its way.
+    pub(super) fn is_leaving(&self, rank: usize) -> bool {
+        self.peers().is_leaving(rank)
+    }
+
     /// What is known of a rank.
     pub(crate) fn presence(&self, rank: usize) -> Presence {
         if self.has_left(rank) {

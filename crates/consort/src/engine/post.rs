@@ -157,7 +157,7 @@ impl Post {
             let put = |inbox: &mut Inbox| inbox.put(envelope(&message), message.data);
             return self.with(&self.inboxes, to, put).map(|()| Progress::Done);
         }
-        if !dispatch.has_begun() && self.lookout.has_left(to) {
+        if !dispatch.has_begun() && self.lookout.is_leaving(to) {
             return Err(self.has_left(message));
         }
         self.with(&self.outboxes, to, |outbox| outbox.go_on(dispatch, message.data))

@@ -221,6 +221,12 @@ impl Peer {
         self.left.get(&group) == Some(&0) || self.last_words.is_over()
     }
 
+    /// Whether it has said that it has left a group: what it sent before may be on its way, on other
+    /// connections than the one on which it was heard.
+    pub(super) fn is_leaving(&self, group: u64) -> bool {
+        self.left.contains_key(&group) || self.has_left(group)
+    }
+
     /// Forgets a group that this process has left.
     pub(super) fn forget(&mut self, group: u64) {
         self.flows.remove(&(group, false));

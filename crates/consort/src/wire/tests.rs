@@ -405,3 +405,13 @@ fn one_who_leaves_a_group_that_has_ended_says_first_that_it_has() {
     pair.until("it has left", || pair.a.has_left(GROUP, 1));
     assert_eq!(heard.get(), Some(&ending));
 }
+
+#[test]
+fn one_who_has_said_on_one_of_two_connections_that_it_leaves_is_sent_no_more() {
+    let pair = Pair::new(&Options::default());
+    pair.a.enter(GROUP);
+    pair.a.lock().peers[1].leave(GROUP, 2);
+    assert!(pair.a.is_leaving(GROUP, 1) && !pair.a.has_left(GROUP, 1));
+    pair.a.lock().peers[1].leave(GROUP, 2);
+    assert!(pair.a.has_left(GROUP, 1));
+}

@@ -58,6 +58,13 @@ impl Company for Bond {
         self.here.has_left(seat) && (!is_wired || self.route.has_left(rank))
     }
 
+    fn is_leaving(&self, rank: usize) -> bool {
+        match self.seats[rank] {
+            Some(seat) => self.here.has_left(seat),
+            None => self.route.is_leaving(rank),
+        }
+    }
+
     fn is_dead(&self, rank: usize) -> bool {
         self.route.is_dead(rank)
     }

@@ -187,6 +187,11 @@ impl Company for Route {
             || took_leave()
     }
 
+    fn is_leaving(&self, rank: usize) -> bool {
+        let Inner { wire, group, ranks, .. } = &*self.0;
+        wire.is_leaving(*group, ranks[rank]) || self.has_left(rank)
+    }
+
     fn is_dead(&self, rank: usize) -> bool {
         let Inner { wire, ranks, neighbours, .. } = &*self.0;
         let has_ended = || neighbours[rank].as_ref().is_some_and(Neighbour::is_dead);
