@@ -1,25 +1,40 @@
 //! What it costs to write down a call: its beginning and its end.
 
 use std::hint::black_box;
+use std::panic::Location;
 use std::time::Duration;
 
-use consort_sys::record::{About, Recording};
+use consort_sys::record::{About, Recording, Stopwatch};
 use criterion::{Criterion, criterion_group, criterion_main};
 use rustix::time::{ClockId, clock_gettime};
 
 fn calls(criterion: &mut Criterion) {
-    let about = About { rank: 0, world: 1, epoch: 0, job: "bench" };
-    let recording = Recording::private(&about).expect("there is memory");
-    let journal = recording.journal("world", 0, &[0]).expect("there is memory").expect("room");
-    let mut number = 0;
-    criterion.bench_function("record a call", |bencher| {
+    for (name, sites) in [("record a call", false), ("record a call and its site", true)] {
+        let about = About { rank: 0, world: 1, epoch: 0, job: "bench", sites };
+        let recording = Recording::private(&about).expect("there is memory");
+        let journal = recording.journal("world", 0, &[0]).expect("there is memory").expect("room");
+        let mut number = 0;
+        criterion.bench_function(name, |bencher| {
+            bencher.iter_custom(|times| {
+                let before = processor_time();
+                for _ in 0..times {
+                    number += 1;
+                    journal.begin(number, black_box([0x0102, 1024]), Some(Location::caller()));
+                    journal.end(number, black_box(4096), true, black_box(0));
+                }
+                processor_time() - before
+            });
+        });
+    }
+}
+
+/// What it costs to time a piece of work.
+fn pieces(criterion: &mut Criterion) {
+    let watch = Stopwatch::default();
+    criterion.bench_function("time a piece", |bencher| {
         bencher.iter_custom(|times| {
             let before = processor_time();
-            for _ in 0..times {
-                number += 1;
-                journal.begin(number, black_box([0x0102, 1024]));
-                journal.end(number, black_box(4096), true);
-            }
+            (0..times).for_each(|_| watch.time(black_box(1 << 20), || ()));
             processor_time() - before
         });
     });
@@ -31,5 +46,5 @@ fn processor_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-criterion_group!(benches, calls);
+criterion_group!(benches, calls, pieces);
 criterion_main!(benches);

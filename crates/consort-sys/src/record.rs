@@ -6,9 +6,9 @@
 //! [`CALLS`] calls.
 //!
 //! ```text
-//! ┌──────┬─────────────────────────────┬─────────────────────────────┬───
-//! │ head │ group: head, ring of calls  │ group: head, ring of calls  │ …
-//! └──────┴─────────────────────────────┴─────────────────────────────┴───
+//! ┌──────┬───────┬─────────────────────────────┬─────────────────────────────┬───
+//! │ head │ sites │ group: head, ring of calls  │ group: head, ring of calls  │ …
+//! └──────┴───────┴─────────────────────────────┴─────────────────────────────┴───
 //! ```
 //!
 //! # How a call is written
@@ -21,6 +21,9 @@
 //! Writing takes no lock and no system call. The time is the processor's own counter where it has one
 //! that runs evenly; now and then it is noted together with the clocks that people read.
 //!
+//! Where in the program a call is made is noted only by those who ask for it ([`About::sites`]): sites
+//! are written down once, and calls have their numbers.
+//!
 //! # What a reader may believe
 //!
 //! Nothing. The file may be anybody's. Every number in it is looked at before it is used as a size or
@@ -29,11 +32,11 @@
 //! ```
 //! use consort_sys::record::{About, Recording, Snapshot};
 //!
-//! let about = About { rank: 0, world: 1, epoch: 0, job: "first" };
+//! let about = About { rank: 0, world: 1, epoch: 0, job: "first", sites: false };
 //! let recording = Recording::private(&about)?;
 //! let journal = recording.journal("world", 0, &[0])?.expect("there is room");
-//! journal.begin(1, [7, 8]);
-//! journal.end(1, 64, true);
+//! journal.begin(1, [7, 8], None);
+//! journal.end(1, 64, true, 0);
 //! let snapshot = Snapshot::of(&recording);
 //! let call = &snapshot.groups[0].calls[0];
 //! assert_eq!((call.number, call.call), (1, [7, 8]));
@@ -47,12 +50,15 @@ mod map;
 #[cfg(test)]
 mod models;
 mod read;
+mod site;
+mod stopwatch;
 #[cfg(test)]
 mod tests;
 mod ticks;
 mod times;
 mod write;
 
-pub use self::layout::{CALLS, GROUPS};
+pub use self::layout::{CALLS, GROUPS, SITES};
 pub use self::read::{CallEnd, CallRecord, GroupRecord, Snapshot, Unreadable};
+pub use self::stopwatch::Stopwatch;
 pub use self::write::{About, Journal, Recording};

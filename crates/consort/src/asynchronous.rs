@@ -47,6 +47,7 @@ impl Group {
     ///
     /// # Errors
     /// When the group cannot make calls at all.
+    #[track_caller]
     pub fn barrier_async(&self) -> Result<Work<()>> {
         Ok(self.start(owned::barrier())?)
     }
@@ -63,6 +64,7 @@ impl Group {
     ///
     /// # Errors
     /// When the call makes no sense. Nothing is moved, and the group goes on.
+    #[track_caller]
     pub fn all_reduce_async<B: Buffer>(&self, buffer: B, op: ReduceOp) -> Begun<B> {
         self.start(owned::all_reduce(buffer, op))
     }
@@ -79,6 +81,7 @@ impl Group {
     ///
     /// # Errors
     /// When the call makes no sense. Nothing is moved, and the group goes on.
+    #[track_caller]
     pub fn broadcast_async<B: Buffer>(&self, buffer: B, root: impl Into<Rank>) -> Begun<B> {
         self.start(owned::broadcast(buffer, root.into()))
     }
@@ -97,6 +100,7 @@ impl Group {
     ///
     /// # Errors
     /// When the call makes no sense. Nothing is moved, and the group goes on.
+    #[track_caller]
     pub fn reduce_async<B: Buffer>(
         &self,
         buffer: B,
@@ -118,6 +122,7 @@ impl Group {
     ///
     /// # Errors
     /// When the call makes no sense. Nothing is moved, and the group goes on.
+    #[track_caller]
     pub fn all_gather_async<I, B>(&self, input: I, output: B) -> Begun<(I, B)>
     where
         I: Input,
@@ -138,6 +143,7 @@ impl Group {
     ///
     /// # Errors
     /// When the call makes no sense. Nothing is moved, and the group goes on.
+    #[track_caller]
     pub fn gather_async<I, B>(
         &self,
         input: I,
@@ -163,6 +169,7 @@ impl Group {
     ///
     /// # Errors
     /// When the call makes no sense. Nothing is moved, and the group goes on.
+    #[track_caller]
     pub fn scatter_async<I, B>(
         &self,
         input: Option<I>,
@@ -189,6 +196,7 @@ impl Group {
     ///
     /// # Errors
     /// When the call makes no sense. Nothing is moved, and the group goes on.
+    #[track_caller]
     pub fn reduce_scatter_async<I, B>(&self, input: I, output: B, op: ReduceOp) -> Begun<(I, B)>
     where
         I: Input,
@@ -209,6 +217,7 @@ impl Group {
     ///
     /// # Errors
     /// When the call makes no sense. Nothing is moved, and the group goes on.
+    #[track_caller]
     pub fn all_to_all_async<I, B>(&self, input: I, output: B) -> Begun<(I, B)>
     where
         I: Input,
@@ -244,11 +253,13 @@ impl Group {
     ///
     /// # Errors
     /// When the call makes no sense. Nothing is moved, and the group goes on.
+    #[track_caller]
     pub fn call_async<C: OwnedCall>(&self, call: C) -> Begun<C> {
         self.start(Whole(call))
     }
 
     /// Checks a call and has it carried out.
+    #[track_caller]
     pub(crate) fn start<C: GivesBack>(&self, mut call: C) -> Begun<C::Buffers> {
         let checked = self
             .backend()

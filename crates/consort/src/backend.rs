@@ -4,6 +4,7 @@ mod fake;
 mod host;
 
 use std::fmt;
+use std::panic::Location;
 use std::time::Duration;
 
 use consort_sys::dtype::{Dtype, ReduceOp};
@@ -209,12 +210,14 @@ pub struct Terms {
     pub sizes: u32,
     /// What it is for. Ranks that make a call for different purposes make different calls.
     pub purpose: Purpose,
+    /// Where the program makes it, if that is known.
+    pub site: Option<&'static Location<'static>>,
 }
 
 impl Terms {
     /// For a program's call on one buffer, which may lie anywhere.
     pub const fn within(timeout: Duration) -> Self {
-        Self { timeout, in_windows: false, sizes: 0, purpose: Purpose::Program }
+        Self { timeout, in_windows: false, sizes: 0, purpose: Purpose::Program, site: None }
     }
 }
 

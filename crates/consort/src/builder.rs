@@ -10,6 +10,7 @@ use consort_store::{Address, Secret};
 
 pub(crate) use self::invitation::Invitation;
 use self::invitation::incomplete;
+use crate::debug::DebugLevel;
 use crate::environment::{Said, Variables};
 use crate::error::Result;
 use crate::group::Group;
@@ -54,6 +55,7 @@ pub struct Builder {
     liveness: Option<Duration>,
     interface: Option<String>,
     trace_dir: Option<PathBuf>,
+    debug: Option<DebugLevel>,
     wishes: Wishes,
     /// What the environment says, for all that the program does not.
     environment: Said,
@@ -241,6 +243,24 @@ impl Builder {
     #[must_use]
     pub fn trace_dir(mut self, folder: impl Into<PathBuf>) -> Self {
         self.trace_dir = Some(folder.into());
+        self
+    }
+
+    /// How much this rank tells of what it does; [`Off`](DebugLevel::Off) if it is not said.
+    ///
+    /// ```
+    /// use consort::{Builder, DebugLevel};
+    ///
+    /// let group = Builder::new().rank(0).world(1).debug(DebugLevel::Detail).init()?;
+    /// group.barrier()?;
+    /// let trace = group.trace().expect("there is memory");
+    /// let call = &trace.groups[0].calls[0];
+    /// assert!(trace.site(call).is_some_and(|site| site.contains(".rs:")));
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    #[must_use]
+    pub fn debug(mut self, level: DebugLevel) -> Self {
+        self.debug = Some(level);
         self
     }
 

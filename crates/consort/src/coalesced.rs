@@ -40,6 +40,7 @@ impl Group {
     ///
     /// # Errors
     /// That of `record`. None of the calls was made then, and the group goes on.
+    #[track_caller]
     pub fn coalesced<R: Tickets>(
         &self,
         record: impl FnOnce(&mut Recorder<'_>) -> Result<R>,

@@ -28,6 +28,7 @@ impl Group {
     ///
     /// # Errors
     /// See [`call`](Self::call).
+    #[track_caller]
     pub fn barrier(&self) -> Result<()> {
         self.call(&Call::Barrier)
     }
@@ -44,6 +45,7 @@ impl Group {
     /// # Errors
     /// See [`call`](Self::call).
     #[inline]
+    #[track_caller]
     pub fn all_reduce<T: Element>(&self, buffer: &mut [T], op: ReduceOp) -> Result<()> {
         let output = T::target(buffer);
         self.call(&Call::AllReduce { dtype: T::DTYPE, op, input: output.into(), output })
@@ -63,6 +65,7 @@ impl Group {
     /// # Errors
     /// See [`call`](Self::call).
     #[inline]
+    #[track_caller]
     pub fn all_reduce_into<T: Element>(
         &self,
         input: &[T],
@@ -85,6 +88,7 @@ impl Group {
     ///
     /// # Errors
     /// See [`call`](Self::call).
+    #[track_caller]
     pub fn all_reduce_coalesced<T: Element>(
         &self,
         buffers: &mut [&mut [T]],
@@ -92,7 +96,10 @@ impl Group {
     ) -> Result<()> {
         let total = buffers.iter().map(|buffer| buffer.len()).sum();
         if buffers.len() == 1 || size_of::<T>() * total > TOGETHER {
-            return buffers.iter_mut().try_for_each(|buffer| self.all_reduce(buffer, op));
+            for buffer in buffers {
+                self.all_reduce(buffer, op)?;
+            }
+            return Ok(());
         }
         let mut together = Vec::with_capacity(total);
         buffers.iter().for_each(|buffer| together.extend_from_slice(buffer));
@@ -123,6 +130,7 @@ impl Group {
     /// # Errors
     /// See [`call`](Self::call).
     #[inline]
+    #[track_caller]
     pub fn broadcast<T: Element>(&self, buffer: &mut [T], root: impl Into<Rank>) -> Result<()> {
         let (root, buffer) = (root.into(), T::target(buffer));
         self.call(&Call::Broadcast { dtype: T::DTYPE, root, buffer })
@@ -143,6 +151,7 @@ impl Group {
     ///
     /// # Errors
     /// See [`call`](Self::call).
+    #[track_caller]
     pub fn reduce<T: Element>(
         &self,
         buffer: &mut [T],
@@ -167,6 +176,7 @@ impl Group {
     ///
     /// # Errors
     /// See [`call`](Self::call).
+    #[track_caller]
     pub fn reduce_into<T: Element>(
         &self,
         input: &[T],
@@ -191,6 +201,7 @@ impl Group {
     /// # Errors
     /// See [`call`](Self::call).
     #[inline]
+    #[track_caller]
     pub fn all_gather<T: Element>(&self, input: &[T], output: &mut [T]) -> Result<()> {
         let (input, outputs) = (T::source(input), Outputs::Equal(T::target(output)));
         self.call(&Call::AllGather { dtype: T::DTYPE, input, outputs })
@@ -209,6 +220,7 @@ impl Group {
     ///
     /// # Errors
     /// See [`call`](Self::call).
+    #[track_caller]
     pub fn all_gather_in_place<T: Element>(&self, buffer: &mut [T]) -> Result<()> {
         let outputs = Outputs::Equal(T::target(buffer));
         let input = outputs.part(self.rank().index(), self.world()).into();
@@ -231,6 +243,7 @@ impl Group {
     ///
     /// # Errors
     /// See [`call`](Self::call).
+    #[track_caller]
     pub fn all_gather_list<T: Element>(&self, input: &[T], outputs: &mut [&mut [T]]) -> Result<()> {
         let (input, outputs) = (T::source(input), targets(outputs));
         self.call(&Call::AllGather { dtype: T::DTYPE, input, outputs: Outputs::List(&outputs) })
@@ -248,6 +261,7 @@ impl Group {
     ///
     /// # Errors
     /// See [`call`](Self::call).
+    #[track_caller]
     pub fn gather<T: Element>(
         &self,
         input: &[T],
@@ -273,6 +287,7 @@ impl Group {
     ///
     /// # Errors
     /// See [`call`](Self::call).
+    #[track_caller]
     pub fn gather_list<T: Element>(
         &self,
         input: &[T],
@@ -297,6 +312,7 @@ impl Group {
     ///
     /// # Errors
     /// See [`call`](Self::call).
+    #[track_caller]
     pub fn scatter<T: Element>(
         &self,
         input: Option<&[T]>,
@@ -320,6 +336,7 @@ impl Group {
     ///
     /// # Errors
     /// See [`call`](Self::call).
+    #[track_caller]
     pub fn scatter_list<T: Element>(
         &self,
         inputs: Option<&[&[T]]>,
@@ -345,6 +362,7 @@ impl Group {
     /// # Errors
     /// See [`call`](Self::call).
     #[inline]
+    #[track_caller]
     pub fn reduce_scatter<T: Element>(
         &self,
         input: &[T],
@@ -369,6 +387,7 @@ impl Group {
     ///
     /// # Errors
     /// See [`call`](Self::call).
+    #[track_caller]
     pub fn reduce_scatter_in_place<T: Element>(
         &self,
         buffer: &mut [T],
@@ -395,6 +414,7 @@ impl Group {
     ///
     /// # Errors
     /// See [`call`](Self::call).
+    #[track_caller]
     pub fn reduce_scatter_list<T: Element>(
         &self,
         inputs: &[&[T]],
@@ -419,6 +439,7 @@ impl Group {
     /// # Errors
     /// See [`call`](Self::call).
     #[inline]
+    #[track_caller]
     pub fn all_to_all<T: Element>(&self, input: &[T], output: &mut [T]) -> Result<()> {
         let (inputs, outputs) =
             (Inputs::Equal(T::source(input)), Outputs::Equal(T::target(output)));
@@ -437,6 +458,7 @@ impl Group {
     ///
     /// # Errors
     /// See [`call`](Self::call).
+    #[track_caller]
     pub fn all_to_all_in_place<T: Element>(&self, buffer: &mut [T]) -> Result<()> {
         let buffer = T::target(buffer);
         let (inputs, outputs) = (Inputs::Equal(buffer.into()), Outputs::Equal(buffer));
@@ -462,6 +484,7 @@ impl Group {
     ///
     /// # Errors
     /// See [`call`](Self::call). Counts that do not add up are refused before anything moves.
+    #[track_caller]
     pub fn all_to_all_uneven<T: Element>(
         &self,
         input: &[T],
@@ -494,6 +517,7 @@ impl Group {
     ///
     /// # Errors
     /// See [`call`](Self::call).
+    #[track_caller]
     pub fn all_to_all_list<T: Element>(
         &self,
         inputs: &[&[T]],

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use consort_store::{Address, Place};
 
+use crate::debug::DebugLevel;
 use crate::options::{OPTIONS, Wishes};
 
 /// The variables that matter, out of an environment.
@@ -26,6 +27,7 @@ pub(crate) struct Said {
     pub(crate) liveness: Option<std::time::Duration>,
     pub(crate) interface: Option<String>,
     pub(crate) trace_dir: Option<String>,
+    pub(crate) debug: Option<DebugLevel>,
     /// Where the launcher says that the first rank is.
     pub(crate) leader: Option<(String, u16)>,
     pub(crate) wishes: Wishes,
@@ -64,6 +66,7 @@ impl Variables {
             liveness: self.duration("CONSORT_LIVENESS", &mut wrong),
             interface: self.text("CONSORT_INTERFACE"),
             trace_dir: self.text("CONSORT_TRACE_DIR"),
+            debug: self.debug(&mut wrong),
             leader: self.text("MASTER_ADDR").zip(self.number("MASTER_PORT", &mut Vec::new())),
             wishes: self.wishes(&mut wrong),
         };
@@ -182,6 +185,12 @@ impl Variables {
         wishes
     }
 
+    fn debug(&self, wrong: &mut Vec<String>) -> Option<DebugLevel> {
+        let text = self.0.get(DEBUG)?;
+        let level = text.parse().map_err(|reason| wrong.push(format!("{DEBUG}={text}: {reason}")));
+        level.ok()
+    }
+
     fn text(&self, name: &str) -> Option<String> {
         self.0.get(name).cloned()
     }
@@ -209,8 +218,8 @@ impl Variables {
     }
 }
 
-/// Says why ranks would refuse this value of a variable that sets an option or a length of time; of
-/// other variables nothing.
+/// Says why ranks would refuse this value of a variable that sets an option, a level or a length of
+/// time; of other variables nothing.
 ///
 /// # Errors
 /// What is wrong with the value, and which there are.
@@ -224,6 +233,7 @@ impl Variables {
 pub fn check_variable(name: &str, value: &str) -> Result<(), String> {
     match name {
         "CONSORT_TIMEOUT" | "CONSORT_LIVENESS" => positive(value).map(drop),
+        DEBUG => value.parse::<DebugLevel>().map(drop).map_err(|error| error.to_string()),
         _ => Wishes::default().take(name, value),
     }
 }
@@ -259,9 +269,10 @@ fn first_host(list: &str) -> Option<String> {
 }
 
 const OURS: &str = "CONSORT_";
+const DEBUG: &str = "CONSORT_DEBUG";
 /// The variables of consort's own. `CONSORT_LOG` is the `consort` program's, the others are for
 /// [`init`](crate::init), which explains them.
-pub const VARIABLES: [&str; 17] = [
+pub const VARIABLES: [&str; 18] = [
     "CONSORT_RDZV",
     "CONSORT_SECRET_FILE",
     "CONSORT_JOB",
@@ -278,6 +289,7 @@ pub const VARIABLES: [&str; 17] = [
     "CONSORT_STREAMS",
     "CONSORT_PORT",
     "CONSORT_TRACE_DIR",
+    DEBUG,
     "CONSORT_LOG",
 ];
 const LAUNCHERS: [Launcher; 4] = [

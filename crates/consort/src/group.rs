@@ -10,6 +10,7 @@ mod subgroup;
 
 use std::fmt;
 use std::net::IpAddr;
+use std::panic::Location;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -363,9 +364,10 @@ impl Group {
     /// that will not make it after all should [`abort`](Self::abort) the group, or they wait until
     /// their timeout. Any other error ends the group on all ranks.
     #[inline]
+    #[track_caller]
     pub fn call(&self, call: &Call<'_>) -> Result<()> {
         call.check(self.rank(), self.world())?;
-        self.backend()?.run(call, Terms::within(self.timeout)).map(drop)
+        self.backend()?.run(call, self.terms(Location::caller())).map(drop)
     }
 
     /// Makes a call that the program has not asked for by itself. Says which of the group's calls it
@@ -373,18 +375,20 @@ impl Group {
     ///
     /// # Errors
     /// As [`call`](Self::call).
+    #[track_caller]
     pub(crate) fn call_for(&self, purpose: Purpose, call: &Call<'_>) -> Result<u64> {
         call.check(self.rank(), self.world())?;
-        self.backend()?.run(call, Terms { purpose, ..Terms::within(self.timeout) })
+        self.backend()?.run(call, Terms { purpose, ..self.terms(Location::caller()) })
     }
 
     /// Makes a call whose operand lies in symmetric memory on every rank, and is worked on there.
     ///
     /// # Errors
     /// As [`call`](Self::call).
+    #[track_caller]
     pub(crate) fn call_in_windows(&self, call: &Call<'_>) -> Result<()> {
         call.check(self.rank(), self.world())?;
-        self.backend()?.run(call, Terms { in_windows: true, ..Terms::within(self.timeout) })?;
+        self.backend()?.run(call, Terms { in_windows: true, ..self.terms(Location::caller()) })?;
         Ok(())
     }
 
@@ -392,6 +396,7 @@ impl Group {
     ///
     /// # Errors
     /// As [`call`](Self::call).
+    #[track_caller]
     pub(crate) fn call_together(
         &self,
         call: &Call<'_>,
@@ -399,7 +404,7 @@ impl Group {
     ) -> Result<()> {
         call.check(self.rank(), self.world())?;
         let sizes = Description::digest_of(sizes);
-        self.backend()?.run(call, Terms { sizes, ..Terms::within(self.timeout) }).map(drop)
+        self.backend()?.run(call, Terms { sizes, ..self.terms(Location::caller()) }).map(drop)
     }
 
     /// Ends the group, here and for all other ranks: whoever waits in it, or calls it later, gets
@@ -453,6 +458,12 @@ impl Group {
     /// ```
     pub fn trace(&self) -> Option<RankTrace> {
         self.shared.job.recorder.snapshot().map(RankTrace::from)
+    }
+
+    /// How calls are carried out that are made here.
+    #[inline]
+    fn terms(&self, site: &'static Location<'static>) -> Terms {
+        Terms { site: Some(site), ..Terms::within(self.timeout) }
     }
 
     #[inline]

@@ -1,6 +1,7 @@
 //! Calls on their way to whoever carries them out.
 
 use std::fmt;
+use std::panic::Location;
 
 use consort_store::Deadline;
 use consort_sys::view::{Source, Target};
@@ -79,7 +80,10 @@ pub struct Lists<'a> {
 /// A [backend](crate::Backend) that is given one [accepts](Self::accept) it, carries out its
 /// [calls](Self::call) one after the other until one fails, and [finishes](Self::finish) it. A job
 /// that is dropped unfinished has failed.
-pub struct Job(Commission<dyn Errand>);
+pub struct Job {
+    commission: Commission<dyn Errand>,
+    site: &'static Location<'static>,
+}
 
 /// The calls of a job.
 pub(crate) trait Errand: Settle<Gain = ()> {
@@ -90,39 +94,47 @@ pub(crate) trait Errand: Settle<Gain = ()> {
 }
 
 impl Job {
+    /// For calls that are made where this is called.
+    #[track_caller]
     pub(crate) fn new(errand: Box<dyn Errand>, operation: &'static str, until: Deadline) -> Self {
-        Self(Commission::new(errand, operation, until))
+        let commission = Commission::new(errand, operation, until);
+        Self { commission, site: Location::caller() }
     }
 
     /// Says which of the group's calls its first one is, from 1.
     pub fn accept(&mut self, number: u64) {
-        self.0.accept(number);
+        self.commission.accept(number);
     }
 
     /// Which of the group's calls its first one is.
     pub fn number(&self) -> u64 {
-        self.0.number()
+        self.commission.number()
     }
 
     /// When it was made.
     pub(crate) fn called(&self) -> std::time::Instant {
-        self.0.called()
+        self.commission.called()
+    }
+
+    /// Where in the program it was made.
+    pub(crate) fn site(&self) -> &'static Location<'static> {
+        self.site
     }
 
     /// How many calls there are.
     pub fn count(&self) -> usize {
-        self.0.errand().count()
+        self.commission.errand().count()
     }
 
     /// One of the calls, counted from 0, which was checked when it was made.
     pub fn call<'a>(&'a mut self, index: usize, lists: &'a mut Lists<'a>) -> Call<'a> {
-        self.0.begin();
-        self.0.errand_mut().call(index, lists)
+        self.commission.begin();
+        self.commission.errand_mut().call(index, lists)
     }
 
     /// When it has to be done.
     pub fn deadline(&self) -> Deadline {
-        self.0.deadline()
+        self.commission.deadline()
     }
 
     /// Says what came of it, and gives the memory back.
@@ -132,12 +144,12 @@ impl Job {
 
     /// As [`finish`](Self::finish), with something done in the moment in which it becomes known.
     pub(crate) fn finish_within(self, result: Result<()>, within: impl FnOnce(&mut dyn FnMut())) {
-        self.0.finish_within(result, within);
+        self.commission.finish_within(result, within);
     }
 }
 
 impl fmt::Debug for Job {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "call {}, {}", self.0.number(), self.0.operation())
+        write!(f, "call {}, {}", self.commission.number(), self.commission.operation())
     }
 }

@@ -48,6 +48,7 @@ mod card;
 mod coalesced;
 mod collectives;
 mod commission;
+mod debug;
 mod delivery;
 pub mod duration;
 mod engine;
@@ -87,6 +88,7 @@ pub use consort_sys::net::Error as InterfaceError;
 pub use consort_sys::pass::PassError;
 pub use consort_sys::reduce::Unsupported;
 pub use consort_sys::view::{Source, Target};
+pub use debug::{DebugLevel, UnknownDebugLevel};
 pub use delivery::{Delivery, Message, OwnedMessage};
 pub use environment::{VARIABLES, check_variable};
 pub use error::{Error, Result};
@@ -131,6 +133,7 @@ pub use work::{Begun, Completion, Failed, Work};
 /// | `CONSORT_STREAMS` | how many TCP connections two ranks have, up to 8 | `0`: found by measuring |
 /// | `CONSORT_PORT` | the port that this host listens on for data; `0`: the system chooses | the store's number, except on the store's host |
 /// | `CONSORT_TRACE_DIR` | the folder in which this rank leaves a record of its last calls ([`trace`]) | none: in memory |
+/// | `CONSORT_DEBUG` | how much this rank tells of what it does: `off`, `info` or `detail` ([`DebugLevel`]) | `off` |
 /// | `CONSORT_LOG` | what the `consort` program logs | `warn` |
 ///
 /// A process comes to each round of a job once, and keeps its [`Group`], of which clones are the same:

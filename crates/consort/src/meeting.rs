@@ -80,7 +80,8 @@ pub(crate) fn hold(invitation: &Invitation, exits: Vec<Arc<Own<Exit>>>) -> Resul
     let Venue { store, remote, peer } = open(invitation, until)?;
     let choice = choose(peer.or_else(|| leader(invitation)), invitation.interface.as_deref())?;
     let Choice { interface, address, reason, .. } = &choice;
-    tracing::info!(rank = invitation.rank, "using {interface} ({address}): {reason}");
+    let using = format_args!("using {interface} ({address}): {reason}");
+    invitation.debug.say(invitation.rank, using);
 
     let Rooms { meeting, program, .. } = Rooms::new(invitation, store.clone());
     take_place(&meeting, invitation)?;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use consort_sys::record::{About, Journal, Recording, Snapshot};
 
 use crate::builder::Invitation;
+use crate::debug::DebugLevel;
 
 /// A rank's recording: in a file where it is told of a folder, otherwise in memory of its own. A job
 /// does not fail for want of it.
@@ -13,17 +14,20 @@ use crate::builder::Invitation;
 pub(crate) struct Recorder {
     /// `None` if there is no memory for it.
     recording: Option<Arc<Recording>>,
+    rank: u32,
+    level: DebugLevel,
 }
 
 impl Recorder {
     /// For somebody who only pretends to be a rank.
     pub(crate) fn none() -> Self {
-        Self { recording: None }
+        Self { recording: None, rank: 0, level: DebugLevel::Off }
     }
 
     pub(crate) fn begin(invitation: &Invitation) -> Self {
-        let Invitation { rank, world, epoch, job, trace_dir, .. } = invitation;
-        let about = About { rank: *rank, world: *world, epoch: *epoch, job };
+        let Invitation { rank, world, epoch, job, trace_dir, debug, .. } = invitation;
+        let sites = *debug >= DebugLevel::Detail;
+        let about = About { rank: *rank, world: *world, epoch: *epoch, job, sites };
         let in_file = |folder: &Path| {
             let path = folder.join(file_name(*rank));
             let made = Recording::in_file(&path, &about);
@@ -32,7 +36,13 @@ impl Recorder {
         let recording = trace_dir.as_deref().and_then(in_file).or_else(|| {
             warn(Recording::private(&about), &format!("rank {rank} does not record its calls"))
         });
-        Self { recording }
+        Self { recording, rank: *rank, level: *debug }
+    }
+
+    /// Says that this rank is in a group that was formed.
+    pub(crate) fn tell_of(&self, group: &str, rank: u32, world: usize, hosts: u32, how: &str) {
+        let place = format_args!("rank {rank} of {world} on {hosts} host(s), over {how}");
+        self.level.say(self.rank, format_args!("group {group} is formed: {place}"));
     }
 
     /// The journal of a group.
@@ -125,6 +135,51 @@ mod tests {
         assert!(world.calls.iter().all(|call| call.ended.is_some() && !call.has_failed));
         assert_eq!(world.bytes, 34 + world.calls[2..].iter().map(|it| it.bytes()).sum::<u64>());
         assert_eq!((part.calls.len(), part.in_world(0)), (1, Some(0)));
+    }
+
+    #[test]
+    fn calls_of_all_kinds_say_where_they_were_made_if_that_is_asked_for() {
+        let builder = Builder::new().rank(0).world(1).debug(DebugLevel::Detail);
+        let group = builder.init().unwrap();
+        let mut numbers = [1.0_f32];
+        let first = line!() + 1;
+        group.barrier().unwrap();
+        group.all_reduce_async(vec![1_u8; 10], ReduceOp::Sum).unwrap().wait().unwrap();
+        group.scope(|s| s.all_reduce(&mut numbers, ReduceOp::Sum)).unwrap();
+        let noted = group.coalesced(|calls| Ok(calls.all_reduce(vec![1_u8], ReduceOp::Sum)?));
+        noted.unwrap().wait().unwrap();
+        group.all_reduce_coalesced(&mut [&mut [1_u8][..]], ReduceOp::Sum).unwrap();
+        let trace = group.trace().unwrap();
+        let lines = trace.groups[0].calls.iter().map(|call| {
+            let site = trace.site(call).unwrap();
+            let (file, line) = site.rsplit_once(':').unwrap();
+            assert!(file.ends_with("recorder.rs"), "{site}");
+            line.parse::<u32>().unwrap() - first
+        });
+        assert_eq!(lines.collect::<Vec<_>>(), [0, 1, 2, 3, 5]);
+    }
+
+    #[test]
+    fn where_calls_are_made_is_not_noted_unless_it_is_asked_for() {
+        let group = Builder::new().rank(0).world(1).init().unwrap();
+        group.barrier().unwrap();
+        let trace = group.trace().unwrap();
+        assert_eq!((trace.sites.len(), trace.site(&trace.groups[0].calls[0])), (0, None));
+    }
+
+    #[test]
+    fn the_time_in_which_numbers_are_combined_is_part_of_a_large_call() {
+        let group = Builder::new().rank(0).world(1).init().unwrap();
+        group.all_reduce(&mut vec![1.0_f32; 1 << 20], ReduceOp::Sum).unwrap();
+        group.all_reduce(&mut [1.0_f32; 4], ReduceOp::Sum).unwrap();
+        group.broadcast(&mut vec![1.0_f32; 1 << 20], 0).unwrap();
+        let trace = group.trace().unwrap();
+        let [large, small, moved] = trace.groups[0].calls[..] else { panic!("{trace:?}") };
+        assert!(large.reducing > 0, "{large:?}");
+        assert!(large.reducing <= large.ended.unwrap() - large.began, "{large:?}");
+        assert_eq!((small.reducing, moved.reducing), (0, 0));
+        assert_eq!(trace.groups[0].reducing, large.reducing);
+        assert_eq!((trace.groups[0].ended, trace.groups[0].failed), (3, 0));
     }
 
     #[test]

@@ -132,6 +132,7 @@ impl<'scope> Scope<'scope, '_> {
     ///
     /// # Errors
     /// When the group cannot make calls at all.
+    #[track_caller]
     pub fn barrier(&self) -> Result<()> {
         self.start(owned::barrier())
     }
@@ -148,6 +149,7 @@ impl<'scope> Scope<'scope, '_> {
     ///
     /// # Errors
     /// When the call makes no sense. Nothing is moved, and the group goes on.
+    #[track_caller]
     pub fn all_reduce<T: Element>(&self, buffer: &'scope mut [T], op: ReduceOp) -> Result<()> {
         self.start(owned::all_reduce(self.lender.lend_mut(buffer), op))
     }
@@ -163,6 +165,7 @@ impl<'scope> Scope<'scope, '_> {
     ///
     /// # Errors
     /// When the call makes no sense. Nothing is moved, and the group goes on.
+    #[track_caller]
     pub fn broadcast<T: Element>(
         &self,
         buffer: &'scope mut [T],
@@ -182,6 +185,7 @@ impl<'scope> Scope<'scope, '_> {
     ///
     /// # Errors
     /// When the call makes no sense. Nothing is moved, and the group goes on.
+    #[track_caller]
     pub fn reduce<T: Element>(
         &self,
         buffer: &'scope mut [T],
@@ -204,6 +208,7 @@ impl<'scope> Scope<'scope, '_> {
     ///
     /// # Errors
     /// When the call makes no sense. Nothing is moved, and the group goes on.
+    #[track_caller]
     pub fn all_gather<T: Element>(
         &self,
         input: &'scope [T],
@@ -225,6 +230,7 @@ impl<'scope> Scope<'scope, '_> {
     ///
     /// # Errors
     /// When the call makes no sense. Nothing is moved, and the group goes on.
+    #[track_caller]
     pub fn gather<T: Element>(
         &self,
         input: &'scope [T],
@@ -249,6 +255,7 @@ impl<'scope> Scope<'scope, '_> {
     ///
     /// # Errors
     /// When the call makes no sense. Nothing is moved, and the group goes on.
+    #[track_caller]
     pub fn scatter<T: Element>(
         &self,
         input: Option<&'scope [T]>,
@@ -272,6 +279,7 @@ impl<'scope> Scope<'scope, '_> {
     ///
     /// # Errors
     /// When the call makes no sense. Nothing is moved, and the group goes on.
+    #[track_caller]
     pub fn reduce_scatter<T: Element>(
         &self,
         input: &'scope [T],
@@ -294,6 +302,7 @@ impl<'scope> Scope<'scope, '_> {
     ///
     /// # Errors
     /// When the call makes no sense. Nothing is moved, and the group goes on.
+    #[track_caller]
     pub fn all_to_all<T: Element>(
         &self,
         input: &'scope [T],
@@ -343,6 +352,7 @@ impl<'scope> Scope<'scope, '_> {
         Ok(())
     }
 
+    #[track_caller]
     fn start(&self, call: impl GivesBack) -> Result<()> {
         self.keep(self.group.start(call)?);
         Ok(())

@@ -16,7 +16,9 @@
 //! # What it costs
 //!
 //! Two looks at the processor's counter and a dozen words written for each call. Whom a call waits for
-//! is written only when it has waited for so long that it looks around.
+//! is written only when it has waited for so long that it looks around. How long it combines numbers is
+//! looked at only where 32 KiB or more are combined at once, and where it is made only if
+//! [`DebugLevel::Detail`](crate::DebugLevel::Detail) asks for that.
 //!
 //! ```no_run
 //! for (path, trace) in consort::trace::read_folder("/dev/shm/consort-1000-5f2c".as_ref())? {
@@ -59,6 +61,8 @@ pub struct RankTrace {
     pub is_alive: bool,
     /// Whether it has left the job in good order.
     pub has_left: bool,
+    /// From where in its program calls were made, if that was noted: file and line.
+    pub sites: Vec<String>,
     /// Its groups, the first that it was in first.
     pub groups: Vec<GroupTrace>,
 }
@@ -83,6 +87,12 @@ pub struct GroupTrace {
     pub bytes: u64,
     /// How many nanoseconds it has spent in them.
     pub busy: u64,
+    /// How many calls have ended.
+    pub ended: u64,
+    /// How many of them have failed.
+    pub failed: u64,
+    /// How many nanoseconds it has combined numbers in them.
+    pub reducing: u64,
     /// The last calls, in their order.
     pub calls: Vec<CallTrace>,
 }
@@ -103,6 +113,11 @@ pub struct CallTrace {
     pub has_failed: bool,
     /// For which rank of the group it waits, or waited when it last looked around.
     pub waits_for: Option<u32>,
+    /// For how many nanoseconds it has combined numbers, once it has ended: in all pieces of 32 KiB and
+    /// more. Smaller ones are not looked at.
+    pub reducing: u64,
+    /// Which of the rank's [sites](RankTrace::sites) it was made from, if that was noted.
+    pub site: Option<u16>,
     /// `None` if it cannot be understood.
     what: Option<Description>,
 }
@@ -136,7 +151,19 @@ pub fn read_folder(folder: &Path) -> io::Result<Vec<(PathBuf, Result<RankTrace, 
     Ok(found.into_iter().map(read).collect())
 }
 
+impl RankTrace {
+    /// From where in its program this rank has made one of its calls, if that was noted: file and line.
+    pub fn site(&self, call: &CallTrace) -> Option<&str> {
+        self.sites.get(usize::from(call.site?)).map(String::as_str)
+    }
+}
+
 impl GroupTrace {
+    /// How many calls were made and have not begun.
+    pub fn queued(&self) -> u64 {
+        self.made.saturating_sub(self.calls.last().map_or(0, |call| call.number))
+    }
+
     /// What rank one of the group has in the world, if that is known.
     pub fn in_world(&self, rank: u32) -> Option<u32> {
         self.members.get(rank as usize).copied()
@@ -176,23 +203,38 @@ impl fmt::Display for CallTrace {
 
 impl From<Snapshot> for RankTrace {
     fn from(snapshot: Snapshot) -> Self {
-        let Snapshot { rank, world, epoch, process, job, has_left, is_alive, groups } = snapshot;
+        let Snapshot { rank, world, epoch, process, job, has_left, is_alive, sites, groups } =
+            snapshot;
         let groups = groups.into_iter().map(GroupTrace::from).collect();
-        Self { rank, world, job, epoch, process, is_alive, has_left, groups }
+        Self { rank, world, job, epoch, process, is_alive, has_left, sites, groups }
     }
 }
 
 impl From<GroupRecord> for GroupTrace {
     fn from(record: GroupRecord) -> Self {
-        let GroupRecord { name, rank, world, members, has_left, made, bytes, busy, calls } = record;
+        let GroupRecord { name, rank, world, members, has_left, made, bytes, busy, .. } = record;
+        let GroupRecord { ended, failed, combined: reducing, calls, .. } = record;
         let calls = calls.iter().map(CallTrace::from).collect();
-        Self { name, rank, world, members, has_left, made, bytes, busy, calls }
+        Self {
+            name,
+            rank,
+            world,
+            members,
+            has_left,
+            made,
+            bytes,
+            busy,
+            ended,
+            failed,
+            reducing,
+            calls,
+        }
     }
 }
 
 impl From<&CallRecord> for CallTrace {
     fn from(record: &CallRecord) -> Self {
-        let CallRecord { number, call, queued, began, end, waits_for } = *record;
+        let CallRecord { number, call, queued, began, end, waits_for, site } = *record;
         Self {
             number,
             queued,
@@ -200,6 +242,8 @@ impl From<&CallRecord> for CallTrace {
             ended: end.map(|end| end.at),
             has_failed: end.is_some_and(|end| !end.is_good),
             waits_for,
+            reducing: end.map_or(0, |end| end.combined),
+            site,
             what: Description::unpack(call),
         }
     }

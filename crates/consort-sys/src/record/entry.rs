@@ -39,7 +39,8 @@ impl Word for AtomicU64 {
 }
 
 /// A call: its number, or 0 while it is written; what is called; when it was queued, or 0; when it
-/// began; when it ended, as [`ended`] packs it, or 0; and for whom it waits, as [`awaited`] packs it.
+/// began; when it ended, as [`ended`] packs it, or 0; for whom it waits, as [`awaited`] packs it; and
+/// where it was made and how long it combined numbers, as [`detail`] packs it.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Entry<W = AtomicU64> {
@@ -49,7 +50,7 @@ pub(super) struct Entry<W = AtomicU64> {
 impl<W: Word> Entry<W> {
     /// Writes what is known of a call when it begins.
     #[inline]
-    pub(super) fn begin(&self, number: u64, call: [u64; 2], queued: u64, began: u64) {
+    pub(super) fn begin(&self, number: u64, call: [u64; 2], queued: u64, began: u64, site: u16) {
         // Whoever reads one of the others sees that the number is gone.
         self.words[NUMBER].write(0);
         self.words[CALL].write(call[0]);
@@ -58,6 +59,7 @@ impl<W: Word> Entry<W> {
         self.words[BEGAN].write(began);
         self.words[ENDED].write(0);
         self.words[AWAITED].write(0);
+        self.words[DETAIL].write(detail(site, 0));
         // Whoever reads the number sees the others.
         self.words[NUMBER].write(number);
     }
@@ -67,11 +69,26 @@ impl<W: Word> Entry<W> {
         self.words[AWAITED].write(awaited(number, rank));
     }
 
-    /// Says when and how a call has ended, and since when it was there.
+    /// Says when and how a call has ended, which has combined numbers for so many ticks, and since when
+    /// it was there.
     #[inline]
-    pub(super) fn end(&self, at: u64, is_good: bool) -> u64 {
+    pub(super) fn end(&self, at: u64, is_good: bool, combined: u64) -> u64 {
+        if combined != 0 {
+            self.words[DETAIL].write(detail(self.site(), combined));
+        }
+        // Whoever reads the end sees that, too.
         self.words[ENDED].write(ended(at, is_good));
         self.words[BEGAN].read()
+    }
+
+    /// Where the call was made, if that was noted.
+    pub(super) fn site(&self) -> u16 {
+        site_in(self.words[DETAIL].read())
+    }
+
+    /// Which call it is.
+    pub(super) fn number(&self) -> u64 {
+        self.words[NUMBER].read()
     }
 
     /// Makes room for another group's calls.
@@ -83,9 +100,11 @@ impl<W: Word> Entry<W> {
 /// An entry of which one copy was made after the other, [in order](Word::in_order); `None` if it was
 /// written meanwhile, or there is none.
 pub(super) fn agree(first: &[u64; WORDS], second: &[u64; WORDS]) -> Option<[u64; WORDS]> {
-    let is_same = first[..ENDED] == second[..ENDED];
+    let is_same =
+        first[..ENDED] == second[..ENDED] && site_in(first[DETAIL]) == site_in(second[DETAIL]);
     // It may have ended in between. An end that is gone was that of another call.
-    let is_end_same = first[ENDED] == 0 || first[ENDED] == second[ENDED];
+    let is_end_same =
+        first[ENDED] == 0 || (first[ENDED], first[DETAIL]) == (second[ENDED], second[DETAIL]);
     (first[NUMBER] != 0 && is_same && is_end_same).then_some(*first)
 }
 
@@ -109,12 +128,28 @@ pub(super) fn end_of(word: u64) -> Option<(u64, bool)> {
     (word != 0).then_some((word >> 1, word & 1 == 0))
 }
 
+/// Where a call was made, and for how many ticks it has combined numbers: for some hours at most.
+fn detail(site: u16, combined: u64) -> u64 {
+    combined << u16::BITS | u64::from(site)
+}
+
+/// Where a call was made: the number of a site from 1, or 0.
+pub(super) fn site_in(word: u64) -> u16 {
+    word as u16
+}
+
+/// For how many ticks a call that has ended has combined numbers.
+pub(super) fn combined_in(word: u64) -> u64 {
+    word >> u16::BITS
+}
+
 pub(super) const NUMBER: usize = 0;
 pub(super) const CALL: usize = 1;
 pub(super) const QUEUED: usize = 3;
 pub(super) const BEGAN: usize = 4;
 pub(super) const ENDED: usize = 5;
 pub(super) const AWAITED: usize = 6;
+pub(super) const DETAIL: usize = 7;
 pub(super) const WORDS: usize = 8;
 
 #[cfg(test)]
@@ -146,5 +181,15 @@ mod tests {
         assert_eq!(agree(&ended, &running), None);
         assert_eq!(agree(&running, &[5, 1, 2, 0, 10, 0, 0, 0]), None);
         assert_eq!(agree(&[0; WORDS], &[0; WORDS]), None);
+    }
+
+    #[test]
+    fn what_belongs_to_another_end_is_not_believed() {
+        let call = |ended, site, combined| [4, 1, 2, 0, 10, ended, 0, detail(site, combined)];
+        assert_eq!(agree(&call(0, 3, 0), &call(40, 3, 9)), Some(call(0, 3, 0)));
+        assert_eq!(agree(&call(40, 3, 0), &call(40, 3, 9)), None);
+        assert_eq!(agree(&call(0, 3, 0), &call(0, 4, 0)), None);
+        let word = detail(u16::MAX, 1 << 40);
+        assert_eq!((site_in(word), combined_in(word)), (u16::MAX, 1 << 40));
     }
 }

@@ -14,12 +14,23 @@ pub const CALLS: usize = 1024;
 /// there is no other.
 pub const GROUPS: usize = 256;
 
+/// How many places in a program are told apart from which it makes calls.
+pub const SITES: usize = 1024;
+
 /// A rank's file.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Layout {
     pub(super) head: Page,
+    pub(super) sites: [Site; SITES],
     pub(super) groups: [Group; GROUPS],
+}
+
+/// A place in the program: its length and its bytes, written once.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub(super) struct Site {
+    pub(super) words: [AtomicU64; SITE_WORDS],
 }
 
 /// A group of the rank.
@@ -64,20 +75,30 @@ impl Page {
 
     /// Writes a text, or as much of it as fits.
     pub(super) fn set_text(&self, place: usize, text: &str) {
-        let bytes = &text.as_bytes()[..text.floor_char_boundary(TEXT_BYTES)];
-        self.set(place, bytes.len() as u64);
-        for (index, part) in bytes.chunks(8).enumerate() {
-            let mut word = [0; 8];
-            word[..part.len()].copy_from_slice(part);
-            self.set(place + 1 + index, u64::from_ne_bytes(word));
-        }
+        set_text(&self.words[place..place + TEXT_WORDS], text);
     }
 }
 
-/// A text in a copy of a page, without what would disturb a terminal.
+/// Writes a text, its length before it, or as much of it as fits.
+pub(super) fn set_text(words: &[AtomicU64], text: &str) {
+    let most = (words.len() - 1) * size_of::<u64>();
+    let bytes = &text.as_bytes()[..text.floor_char_boundary(most)];
+    words[0].write(bytes.len() as u64);
+    for (part, place) in bytes.chunks(8).zip(&words[1..]) {
+        let mut word = [0; 8];
+        word[..part.len()].copy_from_slice(part);
+        place.write(u64::from_ne_bytes(word));
+    }
+}
+
+/// A text in a copy of a page.
 pub(super) fn text_in(page: &[u64], place: usize) -> String {
-    let length = (page[place] as usize).min(TEXT_BYTES);
-    let words = &page[place + 1..place + 1 + TEXT_BYTES / 8];
+    text_of(&page[place..place + TEXT_WORDS])
+}
+
+/// A text, its length before it, without what would disturb a terminal.
+pub(super) fn text_of(words: &[u64]) -> String {
+    let (length, words) = (words[0] as usize, &words[1..]);
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).take(length).collect();
     let text = String::from_utf8_lossy(&bytes);
     text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
@@ -104,6 +125,8 @@ pub(super) mod head {
     pub(in super::super) const LATEST: usize = 11;
     /// The job's name: its length and its bytes.
     pub(in super::super) const JOB: usize = 16;
+    /// How many sites are written. It grows.
+    pub(in super::super) const SITES: usize = 40;
 }
 
 /// In the head of a group: written when its journal is begun, unless it says otherwise.
@@ -123,6 +146,12 @@ pub(super) mod group {
     pub(in super::super) const BYTES: usize = 32;
     /// So many ticks were spent in them. It grows.
     pub(in super::super) const BUSY: usize = 33;
+    /// So many calls have ended. It grows.
+    pub(in super::super) const ENDED: usize = 34;
+    /// So many of them have failed. It grows.
+    pub(in super::super) const FAILED: usize = 35;
+    /// For so many ticks they combined numbers. It grows.
+    pub(in super::super) const COMBINED: usize = 36;
     /// The ranks in the world, two in a word.
     pub(in super::super) const MEMBERS: usize = 64;
     /// Of a larger group they are not listed.
@@ -131,7 +160,8 @@ pub(super) mod group {
 
 pub(super) const MAGIC: u64 = u64::from_ne_bytes(*b"consortR");
 /// Of this layout, and of what the words of calls mean.
-pub(super) const VERSION: u64 = 1;
+pub(super) const VERSION: u64 = 2;
 pub(super) const PAGE_WORDS: usize = 512;
-/// Longer names are cut off.
-pub(super) const TEXT_BYTES: usize = 128;
+/// Longer names are cut off: a length, and 128 bytes.
+const TEXT_WORDS: usize = 1 + 128 / size_of::<u64>();
+pub(super) const SITE_WORDS: usize = 16;

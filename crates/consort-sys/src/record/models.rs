@@ -4,7 +4,8 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::thread;
 
-use super::entry::{BEGAN, CALL, Entry, NUMBER, QUEUED, WORDS, Word, accesses, agree, end_of};
+use super::entry::{AWAITED, BEGAN, CALL, DETAIL, ENDED, Entry, NUMBER, QUEUED, WORDS, Word};
+use super::entry::{accesses, agree, combined_in, end_of, site_in};
 use crate::word::model::model;
 
 impl Word for AtomicU64 {
@@ -18,8 +19,8 @@ fn entry() -> Arc<Entry<AtomicU64>> {
 /// As the system copies it: each word once, in any order.
 fn copy(entry: &Entry<AtomicU64>) -> [u64; WORDS] {
     let mut copy = [0; WORDS];
-    // The worst order: the number is looked at last.
-    for place in (0..WORDS - 1).rev() {
+    // The worst order: the number is looked at last. For whom it waits nothing else depends on.
+    for place in (0..WORDS).rev().filter(|&place| place != AWAITED) {
         copy[place] = entry.words[place].read();
     }
     copy
@@ -33,13 +34,14 @@ fn look(entry: &Entry<AtomicU64>) -> Option<[u64; WORDS]> {
 
 /// A call all of whose words follow from its number.
 fn write(entry: &Entry<AtomicU64>, number: u64) {
-    entry.begin(number, [number * 10, number * 100], 0, number * 1000);
+    entry.begin(number, [number * 10, number * 100], 0, number * 1000, number as u16);
 }
 
 fn assert_whole(call: &[u64; WORDS]) {
     let number = call[NUMBER];
     let expected = [number * 10, number * 100, 0, number * 1000];
     assert_eq!([call[CALL], call[CALL + 1], call[QUEUED], call[BEGAN]], expected);
+    assert_eq!(u64::from(site_in(call[DETAIL])), number);
 }
 
 #[test]
@@ -62,17 +64,17 @@ fn an_end_is_never_that_of_the_call_before() {
     model(|| {
         let shared = entry();
         write(&shared, 1);
-        shared.end(11, true);
+        shared.end(11, true, 111);
         let writer = shared.clone();
         let writing = thread::spawn(move || {
             write(&writer, 5);
-            writer.end(55, false);
+            writer.end(55, false, 555);
         });
         if let Some(call) = look(&shared) {
-            let end = end_of(call[super::entry::ENDED]);
+            let end = end_of(call[ENDED]).map(|end| (end, combined_in(call[DETAIL])));
             match call[NUMBER] {
-                1 => assert_eq!(end, Some((11, true))),
-                _ => assert!(matches!(end, None | Some((55, false))), "{end:?}"),
+                1 => assert_eq!(end, Some(((11, true), 111))),
+                _ => assert!(matches!(end, None | Some(((55, false), 555))), "{end:?}"),
             }
         }
         writing.join().unwrap();

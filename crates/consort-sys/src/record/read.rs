@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use super::entry::{self, Word};
 use super::layout::{CALLS, GROUPS, Group, Layout, MAGIC, PAGE_WORDS, VERSION, group, head};
-use super::layout::{Page, text_in};
+use super::layout::{Page, SITE_WORDS, SITES, text_in, text_of};
 use super::times::Times;
 use super::write::Recording;
 
@@ -33,6 +33,8 @@ pub struct Snapshot {
     pub has_left: bool,
     /// Whether its process holds the recording, as far as that can be seen from here.
     pub is_alive: bool,
+    /// From where in its program calls were made, if that was noted: file and line.
+    pub sites: Vec<String>,
     /// Its groups, the first that it was in first.
     pub groups: Vec<GroupRecord>,
 }
@@ -56,6 +58,14 @@ pub struct GroupRecord {
     pub bytes: u64,
     /// How many nanoseconds were spent in them.
     pub busy: u64,
+    /// How many calls have ended.
+    pub ended: u64,
+    /// How many of them have failed.
+    pub failed: u64,
+    /// How many nanoseconds numbers were combined in them, as far as a [`Stopwatch`] has seen that.
+    ///
+    /// [`Stopwatch`]: super::Stopwatch
+    pub combined: u64,
     /// The last ones, in their order. Of those that were written meanwhile some may be missing.
     pub calls: Vec<CallRecord>,
 }
@@ -75,6 +85,8 @@ pub struct CallRecord {
     pub end: Option<CallEnd>,
     /// For which rank of the group it waits, or waited at last, if that took long.
     pub waits_for: Option<u32>,
+    /// From where in the program it was made, if that was noted: which of the snapshot's sites.
+    pub site: Option<u16>,
 }
 
 /// What came of a call.
@@ -84,6 +96,8 @@ pub struct CallEnd {
     pub at: u64,
     /// Whether it succeeded.
     pub is_good: bool,
+    /// For how many nanoseconds it has combined numbers.
+    pub combined: u64,
 }
 
 /// Why a file cannot be read.
@@ -153,9 +167,12 @@ impl Snapshot {
             return Err(Unreadable::Version { found: head[head::VERSION] });
         }
         let times = Times::of(head, again);
-        let places = |words: &[u64]| words[PAGE_WORDS..].to_vec();
+        // What a call of the first copy refers to was there before the second.
+        let sites = sites(second);
+        let places = |words: &[u64]| words.get(GROUPS_AT..).unwrap_or_default().to_vec();
         let (first, second) = (places(first), places(second));
         let places = first.chunks_exact(GROUP_WORDS).zip(second.chunks_exact(GROUP_WORDS));
+        let groups = places.take(GROUPS).filter_map(|(a, b)| group(a, b, times, sites.len()));
         Ok(Self {
             rank: head[head::RANK] as u32,
             world: (head[head::RANK] >> 32) as u32,
@@ -164,13 +181,21 @@ impl Snapshot {
             job: text_in(head, head::JOB),
             has_left: head[head::LEFT] != 0,
             is_alive: false,
-            groups: places.take(GROUPS).filter_map(|(a, b)| group(a, b, times)).collect(),
+            groups: groups.collect(),
+            sites,
         })
     }
 }
 
+/// The sites that are written in a copy.
+fn sites(words: &[u64]) -> Vec<String> {
+    let written = (words[head::SITES] as usize).min(SITES);
+    let places = words[PAGE_WORDS..].chunks_exact(SITE_WORDS);
+    places.take(written).map(text_of).collect()
+}
+
 /// A group of which there are two copies, unless it was just begun.
-fn group(first: &[u64], second: &[u64], times: Times) -> Option<GroupRecord> {
+fn group(first: &[u64], second: &[u64], times: Times, sites: usize) -> Option<GroupRecord> {
     let stamp = first[group::STAMP];
     if stamp == 0 || !stamp.is_multiple_of(2) || second[group::STAMP] != stamp {
         return None;
@@ -179,7 +204,7 @@ fn group(first: &[u64], second: &[u64], times: Times) -> Option<GroupRecord> {
     let (one, other) = (entries(first), entries(second));
     let pairs = one.chunks_exact(entry::WORDS).zip(other.chunks_exact(entry::WORDS));
     let mut calls: Vec<CallRecord> =
-        pairs.filter_map(|(first, second)| call(first, second, times)).collect();
+        pairs.filter_map(|(first, second)| call(first, second, times, sites)).collect();
     calls.sort_unstable_by_key(|call| call.number);
     let last = calls.last().map_or(0, |call| call.number);
     Some(GroupRecord {
@@ -191,6 +216,9 @@ fn group(first: &[u64], second: &[u64], times: Times) -> Option<GroupRecord> {
         made: first[group::QUEUED].max(last),
         bytes: first[group::BYTES],
         busy: times.span(first[group::BUSY]),
+        ended: first[group::ENDED],
+        failed: first[group::FAILED],
+        combined: times.span(first[group::COMBINED]),
         calls,
     })
 }
@@ -201,19 +229,25 @@ fn members(head: &[u64]) -> Vec<u32> {
     pairs.flat_map(|pair| [*pair as u32, (*pair >> 32) as u32]).take(listed).collect()
 }
 
-fn call(first: &[u64], second: &[u64], times: Times) -> Option<CallRecord> {
+fn call(first: &[u64], second: &[u64], times: Times, sites: usize) -> Option<CallRecord> {
     let (first, second) = (first.try_into().ok()?, second.try_into().ok()?);
     let words = entry::agree(first, second)?;
     let number = words[entry::NUMBER];
-    let queued = words[entry::QUEUED];
+    let (queued, detail) = (words[entry::QUEUED], words[entry::DETAIL]);
+    let combined = times.span(entry::combined_in(detail));
+    let site = entry::site_in(detail).checked_sub(1).filter(|&site| usize::from(site) < sites);
     Some(CallRecord {
         number,
         call: [words[entry::CALL], words[entry::CALL + 1]],
         queued: (queued != 0).then(|| times.wall(queued)),
         began: times.wall(words[entry::BEGAN]),
-        end: entry::end_of(words[entry::ENDED])
-            .map(|(at, is_good)| CallEnd { at: times.wall(at), is_good }),
+        end: entry::end_of(words[entry::ENDED]).map(|(at, is_good)| CallEnd {
+            at: times.wall(at),
+            is_good,
+            combined,
+        }),
         waits_for: entry::awaited_by(number, words[entry::AWAITED]),
+        site,
     })
 }
 
@@ -253,6 +287,7 @@ fn in_words(bytes: &[u8]) -> Vec<u64> {
 fn words_of(layout: &Layout) -> Vec<u64> {
     let used = (layout.head.get(head::USED) as usize).min(GROUPS);
     let mut words: Vec<u64> = layout.head.words.iter().map(Word::read).collect();
+    words.extend(layout.sites.iter().flat_map(|site| &site.words).map(Word::read));
     for group in &layout.groups[..used] {
         words.extend(group.head.words.iter().map(Word::read));
         words.extend(group.ring.iter().flat_map(|entry| &entry.words).map(Word::read));
@@ -261,3 +296,4 @@ fn words_of(layout: &Layout) -> Vec<u64> {
 }
 
 const GROUP_WORDS: usize = PAGE_WORDS + CALLS * entry::WORDS;
+const GROUPS_AT: usize = PAGE_WORDS + SITES * SITE_WORDS;

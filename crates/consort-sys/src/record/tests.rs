@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const ABOUT: About<'_> = About { rank: 2, world: 5, epoch: 7, job: "a job" };
+const ABOUT: About<'_> = About { rank: 2, world: 5, epoch: 7, job: "a job", sites: false };
 
 fn private() -> Arc<Recording> {
     Recording::private(&ABOUT).unwrap()
@@ -22,16 +22,17 @@ fn journal(recording: &Arc<Recording>, name: &str) -> Journal {
 fn what_was_written_is_read() {
     let recording = private();
     let journal = journal(&recording, "some");
-    journal.begin(1, [10, 11]);
-    journal.end(1, 100, true);
+    journal.begin(1, [10, 11], None);
+    journal.end(1, 100, true, 0);
     journal.queue(5);
-    journal.was_queued(Duration::from_secs(1));
-    journal.begin(2, [20, 21]);
+    journal.was_queued(Duration::from_secs(1), None);
+    journal.begin(2, [20, 21], None);
     journal.wait_for(2, 0);
-    let Snapshot { rank, world, epoch, process, job, has_left, is_alive, groups } =
+    let Snapshot { rank, world, epoch, process, job, has_left, is_alive, sites, groups } =
         Snapshot::of(&recording);
     assert_eq!((rank, world, epoch, &job[..]), (2, 5, 7, "a job"));
     assert_eq!((process, has_left, is_alive), (std::process::id(), false, true));
+    assert!(sites.is_empty());
     let [group] = &groups[..] else { panic!("{groups:?}") };
     assert_eq!((&group.name[..], group.rank, group.world), ("some", 1, 3));
     assert_eq!((&group.members[..], group.made, group.bytes), (&[4, 2, 0][..], 5, 100));
@@ -42,8 +43,52 @@ fn what_was_written_is_read() {
     assert_eq!((second.call, second.end, second.waits_for), ([20, 21], None, Some(0)));
     let waited = second.began - second.queued.unwrap();
     assert!((900_000_000..1_200_000_000).contains(&waited), "{waited}");
-    journal.end(2, 1, false);
+    journal.end(2, 1, false, 0);
     assert!(!Snapshot::of(&recording).groups[0].calls[1].end.unwrap().is_good);
+}
+
+#[test]
+fn sums_are_kept_of_calls_that_have_ended() {
+    let recording = private();
+    let journal = journal(&recording, "some");
+    let millisecond = ticks::Ticks::best().in_time(Duration::from_millis(1));
+    for (number, is_good, combined) in [(1, true, 0), (2, true, millisecond), (3, false, 0)] {
+        journal.begin(number, [0, 0], None);
+        journal.end(number, 10, is_good, combined);
+    }
+    journal.begin(4, [0, 0], None);
+    let group = &Snapshot::of(&recording).groups[0];
+    assert_eq!((group.made, group.ended, group.failed, group.bytes), (4, 3, 1, 30));
+    let combined: Vec<_> =
+        group.calls.iter().map(|call| call.end.map(|end| end.combined)).collect();
+    let [Some(0), Some(some), Some(0), None] = combined[..] else { panic!("{combined:?}") };
+    assert!((900_000..1_100_000).contains(&some) && group.combined == some, "{some}");
+}
+
+#[test]
+fn calls_know_from_where_they_were_made() {
+    let recording = Recording::private(&About { sites: true, ..ABOUT }).unwrap();
+    let some = journal(&recording, "some");
+    let here = std::panic::Location::caller();
+    let there = std::panic::Location::caller();
+    some.begin(1, [0, 0], Some(here));
+    some.begin(2, [0, 0], Some(there));
+    some.end(2, 0, true, 77);
+    some.begin(3, [0, 0], Some(here));
+    some.begin(4, [0, 0], None);
+    some.was_queued(Duration::from_millis(1), Some(there));
+    some.begin(5, [0, 0], None);
+    let Snapshot { sites, groups, .. } = Snapshot::of(&recording);
+    let texts = [here, there].map(|site| format!("{}:{}", site.file(), site.line()));
+    assert_eq!(sites, texts);
+    let found: Vec<_> = groups[0].calls.iter().map(|call| call.site).collect();
+    assert_eq!(found, [Some(0), Some(1), Some(0), None, Some(1)]);
+    assert_eq!(some.site(2).as_ref(), Some(&texts[1]));
+    assert_eq!((some.site(4), some.site(2 + CALLS as u64)), (None, None));
+    let silent = private();
+    let other = journal(&silent, "some");
+    other.begin(1, [0, 0], Some(here));
+    assert_eq!((Snapshot::of(&silent).sites, other.site(1)), (vec![], None));
 }
 
 #[test]
@@ -52,7 +97,7 @@ fn times_are_those_of_the_clock_on_the_wall() {
     let journal = journal(&recording, "some");
     let now = || std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
     let before = now();
-    journal.begin(1, [0, 0]);
+    journal.begin(1, [0, 0], None);
     let after = now();
     let began = Snapshot::of(&recording).groups[0].calls[0].began;
     let (least, most) = (before - 1_000_000, after + 1_000_000);
@@ -65,8 +110,8 @@ fn the_last_calls_stay() {
     let journal = journal(&recording, "some");
     let last = CALLS as u64 * 2 + 10;
     for number in 1..=last {
-        journal.begin(number, [number, 0]);
-        journal.end(number, 1, true);
+        journal.begin(number, [number, 0], None);
+        journal.end(number, 1, true, 0);
     }
     let group = &Snapshot::of(&recording).groups[0];
     let numbers: Vec<u64> = group.calls.iter().map(|call| call.number).collect();
@@ -82,8 +127,8 @@ fn calls_are_whole_while_they_are_written() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for number in 1..2_000_000 {
-                journal.begin(number, [number * 3, number * 5]);
-                journal.end(number, 1, true);
+                journal.begin(number, [number * 3, number * 5], None);
+                journal.end(number, 1, true, 0);
                 if number % 256 == 0 {
                     // Or there would be nothing left of what was there at the first look.
                     std::thread::sleep(Duration::from_millis(1));
@@ -112,7 +157,7 @@ fn a_file_is_read_when_its_writer_is_gone() {
     let path = scratch.path().join("rank-2");
     let recording = Recording::in_file(&path, &ABOUT).unwrap();
     let some = journal(&recording, "some");
-    some.begin(1, [1, 2]);
+    some.begin(1, [1, 2], None);
     let names: Vec<_> = fs::read_dir(scratch.path()).unwrap().collect();
     assert_eq!(names.len(), 1, "{names:?}");
     let live = Snapshot::of(&recording);
@@ -138,7 +183,7 @@ fn the_place_of_a_group_that_was_left_is_used_when_there_is_no_other() {
     let recording = private();
     let mut held: Vec<Journal> =
         (0..GROUPS).map(|index| journal(&recording, &index.to_string())).collect();
-    held[3].begin(1, [9, 9]);
+    held[3].begin(1, [9, 9], None);
     assert!(recording.journal("one more", 0, &[0]).unwrap().is_none());
     held.remove(3);
     assert!(Snapshot::of(&recording).groups[3].has_left);
@@ -166,7 +211,7 @@ fn other_files_are_no_recordings() {
     let mut bytes = FILE.clone();
     bytes[8] = 99;
     let error = Snapshot::parse(&bytes, &bytes).unwrap_err();
-    assert_eq!(error.to_string(), "it is of version 99, and this program reads version 1");
+    assert_eq!(error.to_string(), "it is of version 99, and this program reads version 2");
     let missing = Snapshot::read(std::path::Path::new("/nosuch")).unwrap_err().to_string();
     assert!(missing.starts_with("/nosuch cannot be read: "), "{missing}");
 }
@@ -178,14 +223,14 @@ static FILE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let file = Recording::in_file(&path, &ABOUT).unwrap();
     let journals = [journal(&file, "one"), journal(&file, "other")];
     for (journal, number) in journals.iter().zip([3, 9]) {
-        journal.begin(number, [1, 2]);
+        journal.begin(number, [1, 2], None);
     }
     let mut bytes = fs::read(&path).unwrap();
     bytes.truncate(LENGTH);
     bytes
 });
 /// So much of it is looked at.
-const LENGTH: usize = 4096 + 2 * (4096 + 64 * CALLS);
+const LENGTH: usize = 4096 + 128 * SITES + 2 * (4096 + 64 * CALLS);
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]

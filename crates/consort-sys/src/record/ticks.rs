@@ -17,7 +17,8 @@ pub(super) enum Ticks {
 impl Ticks {
     /// The cheapest that runs evenly on this machine.
     pub(super) fn best() -> Self {
-        if counter::is_even() { Self::Counter } else { Self::Clock }
+        let is_even = *IS_EVEN.get_or_init(counter::is_even);
+        if is_even { Self::Counter } else { Self::Clock }
     }
 
     #[inline]
@@ -96,6 +97,8 @@ pub(super) fn rate(first: Moment, last: Moment) -> Option<f64> {
 }
 
 static RATE: OnceLock<f64> = OnceLock::new();
+/// Asking takes long in a virtual machine.
+static IS_EVEN: OnceLock<bool> = OnceLock::new();
 const MEASURED: u64 = 1_000_000;
 const LOOKS: usize = 5;
 

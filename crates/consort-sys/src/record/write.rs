@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::mem::offset_of;
 use std::os::unix::fs::OpenOptionsExt;
+use std::panic::Location;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,6 +16,7 @@ use rustix::fs::{FallocateFlags, FlockOperation, fallocate, fcntl_lock};
 use super::entry::Word;
 use super::layout::{GROUPS, Group, Layout, MAGIC, Page, VERSION, group, head};
 use super::map::Map;
+use super::site::Sites;
 use super::ticks::{Moment, Ticks};
 
 /// Who a rank is.
@@ -28,6 +30,8 @@ pub struct About<'a> {
     pub epoch: u64,
     /// The job's name.
     pub job: &'a str,
+    /// Whether it notes from where in its program calls are made.
+    pub sites: bool,
 }
 
 /// Where a rank writes down what it does.
@@ -40,6 +44,8 @@ pub struct Recording {
     /// After so many ticks the time is noted again.
     while_ago: u64,
     places: Mutex<Places>,
+    /// If it notes from where calls are made.
+    sites: Option<Mutex<Sites>>,
 }
 
 impl Recording {
@@ -71,7 +77,8 @@ impl Recording {
         let file = options.read(true).write(true).create_new(true).mode(0o600).open(path)?;
         file.set_len(size_of::<Layout>() as u64)?;
         // What is written later must have its memory now: a full file system would kill the writer.
-        fallocate(&file, FallocateFlags::empty(), 0, size_of::<Page>() as u64)?;
+        let taken = if about.sites { offset_of!(Layout, groups) } else { size_of::<Page>() };
+        fallocate(&file, FallocateFlags::empty(), 0, taken as u64)?;
         fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive)?;
         let map = Map::of_file(&file)?;
         Ok(Self::new(map, Some(file), about))
@@ -89,7 +96,8 @@ impl Recording {
         write_moment(head, head::FIRST, Moment::now(ticks));
         head.set(head::MAGIC, MAGIC);
         let while_ago = ticks.in_time(Duration::from_secs(1));
-        Arc::new(Self { map, file, ticks, while_ago, places: Mutex::default() })
+        let sites = about.sites.then(Mutex::default);
+        Arc::new(Self { map, file, ticks, while_ago, places: Mutex::default(), sites })
     }
 
     /// Begins the journal of a group in which this rank has this one, and whose ranks have these in the
@@ -114,8 +122,8 @@ impl Recording {
         drop(places);
         introduce(&self.map.groups[place], name, rank, members);
         self.note_time();
-        let queued = AtomicU64::new(0);
-        Ok(Some(Journal { recording: self.clone(), place, queued }))
+        let (recording, [queued, site]) = (self.clone(), [const { AtomicU64::new(0) }; 2]);
+        Ok(Some(Journal { recording, place, queued, site }))
     }
 
     /// Says that this rank leaves in good order.
@@ -127,6 +135,23 @@ impl Recording {
     /// All that is in it, as a reader finds it.
     pub(super) fn layout(&self) -> &Layout {
         &self.map
+    }
+
+    /// The number of a site, if it notes them: 0 if it does not, or has too many.
+    #[inline]
+    fn number_of(&self, site: Option<&'static Location<'static>>) -> u16 {
+        match (&self.sites, site) {
+            (Some(sites), Some(site)) => self.look_up(sites, site),
+            _ => 0,
+        }
+    }
+
+    #[cold]
+    fn look_up(&self, sites: &Mutex<Sites>, site: &'static Location<'static>) -> u16 {
+        let mut sites = sites.lock().unwrap_or_else(PoisonError::into_inner);
+        sites.number_of(site, &self.map.sites, |written| {
+            self.map.head.set(head::SITES, written as u64);
+        })
     }
 
     /// Takes the memory of a group's place, which otherwise would be taken when it is first written.
@@ -163,18 +188,22 @@ pub struct Journal {
     place: usize,
     /// When the call that is begun next was queued, if it was.
     queued: AtomicU64,
+    /// From where it was made then.
+    site: AtomicU64,
 }
 
 impl Journal {
-    /// A call begins, which is this one of the group's, from 1.
+    /// A call begins, which is this one of the group's, from 1, and was made here, if that is known.
     #[inline]
-    pub fn begin(&self, number: u64, call: [u64; 2]) {
+    pub fn begin(&self, number: u64, call: [u64; 2], site: Option<&'static Location<'static>>) {
         let queued = self.queued.read();
+        let mut site = self.recording.number_of(site);
         if queued != 0 {
             self.queued.write(0);
+            site = self.site.read() as u16;
         }
         let began = self.recording.ticks.now();
-        self.group().entry(number).begin(number, call, queued, began);
+        self.group().entry(number).begin(number, call, queued, began, site);
         self.recording.note_time_again(began);
     }
 
@@ -184,13 +213,28 @@ impl Journal {
         self.recording.note_time_again(self.recording.ticks.now());
     }
 
-    /// It has ended, and had so many bytes to move.
+    /// It has ended, and had so many bytes to move. It has combined numbers for so long, by a
+    /// [`Stopwatch`](super::Stopwatch).
     #[inline]
-    pub fn end(&self, number: u64, bytes: u64, is_good: bool) {
+    pub fn end(&self, number: u64, bytes: u64, is_good: bool, combined: u64) {
         let (group, now) = (self.group(), self.recording.ticks.now());
-        let began = group.entry(number).end(now, is_good);
+        let began = group.entry(number).end(now, is_good, combined);
         group.head.add(group::BYTES, bytes);
         group.head.add(group::BUSY, now.saturating_sub(began));
+        group.head.add(group::ENDED, 1);
+        if combined != 0 {
+            group.head.add(group::COMBINED, combined);
+        }
+        if !is_good {
+            group.head.add(group::FAILED, 1);
+        }
+    }
+
+    /// From where a call was made: file and line, if that was noted and it is one of the last.
+    pub fn site(&self, number: u64) -> Option<String> {
+        let entry = self.group().entry(number);
+        let sites = self.recording.sites.as_ref().filter(|_| entry.number() == number)?;
+        sites.lock().unwrap_or_else(PoisonError::into_inner).text_of(entry.site())
     }
 
     /// Calls were queued, up to this one.
@@ -198,9 +242,10 @@ impl Journal {
         self.group().head.set(group::QUEUED, last);
     }
 
-    /// The call that is begun next was queued for so long.
-    pub fn was_queued(&self, time: Duration) {
+    /// The call that is begun next was made here, and queued for so long.
+    pub fn was_queued(&self, time: Duration, site: Option<&'static Location<'static>>) {
         let ticks = self.recording.ticks;
+        self.site.write(self.recording.number_of(site).into());
         self.queued.write(ticks.now().saturating_sub(ticks.in_time(time)));
     }
 
@@ -247,7 +292,8 @@ fn introduce(place: &Group, name: &str, rank: u32, members: &[u32]) {
     let stamp = head.get(group::STAMP);
     head.set(group::STAMP, stamp + 1);
     ring.iter().for_each(super::entry::Entry::clear);
-    for word in [group::LEFT, group::QUEUED, group::BYTES, group::BUSY] {
+    let sums = [group::BYTES, group::BUSY, group::ENDED, group::FAILED, group::COMBINED];
+    for word in [group::LEFT, group::QUEUED].into_iter().chain(sums) {
         head.set(word, 0);
     }
     head.set_text(group::NAME, name);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use consort_store::{Place, Secret};
 
 use super::Builder;
+use crate::debug::DebugLevel;
 use crate::error::{Error, Result};
 use crate::options::Options;
 
@@ -26,6 +27,7 @@ pub(crate) struct Invitation {
     pub(crate) interface: Option<String>,
     /// Where this rank leaves a record of what it does.
     pub(crate) trace_dir: Option<PathBuf>,
+    pub(crate) debug: DebugLevel,
     /// Somebody whom the others of a job can reach, if the launcher names one.
     pub(crate) leader: Option<(String, u16)>,
     pub(crate) options: Options,
@@ -55,6 +57,7 @@ impl Builder {
             liveness: self.liveness.or(environment.liveness).unwrap_or(DEFAULT_LIVENESS),
             interface: self.interface.or(environment.interface),
             trace_dir: self.trace_dir.or(environment.trace_dir.map(PathBuf::from)),
+            debug: self.debug.or(environment.debug).unwrap_or_default(),
             leader: environment.leader,
             options: self.wishes.or(environment.wishes).settle(),
         })

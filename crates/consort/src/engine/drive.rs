@@ -147,7 +147,8 @@ impl<'a> View<'a> {
         targets: &[Target<'_>],
         operand: impl Fn(usize) -> Source<'s>,
     ) {
-        match self.world() {
+        let bytes = targets.first().map_or(0, |target| target.len()) * self.world();
+        self.ground.watch().time(bytes, || match self.world() {
             2 => kernel.reduce(targets, &[operand(0), operand(1)]),
             world if world <= FEW => {
                 let operands: [Source<'s>; FEW] =
@@ -155,7 +156,7 @@ impl<'a> View<'a> {
                 kernel.reduce(targets, &operands[..world]);
             }
             world => kernel.reduce(targets, &(0..world).map(operand).collect::<Vec<_>>()),
-        }
+        });
     }
 
     /// Publishes data that goes to everyone: into the line if it fits, else into the buffer.

@@ -45,6 +45,7 @@ impl Fate {
     /// was first, it is what that one has said.
     pub(super) fn decide(&self, cause: Cause) -> Error {
         let failure = self.failure.get_or_init(|| {
+            let cause = self.diary.located(cause);
             self.tell(&cause);
             self.remember(self.heard().unwrap_or_else(|| self.found(cause)))
         });
@@ -53,7 +54,7 @@ impl Fate {
 
     /// What this rank's caller is told of something that does not end the group.
     pub(super) fn excuse(&self, cause: Cause) -> Error {
-        self.found(cause).error(&self.group)
+        self.found(self.diary.located(cause)).error(&self.group)
     }
 
     #[inline]

@@ -2,6 +2,7 @@
 
 use consort_sys::arena::{Arena, ArenaError, Piece};
 use consort_sys::reach::Reach;
+use consort_sys::record::Stopwatch;
 use consort_sys::view::{Source, Target};
 
 /// Every rank's staging buffers: one for every step that it may be ahead of another, and a few
@@ -16,6 +17,8 @@ pub(super) struct Ground {
     reaches: Vec<Option<Reach>>,
     /// Whether all ranks can reach each other's private memory.
     reachable: bool,
+    /// How long numbers are combined.
+    watch: Stopwatch,
 }
 
 impl Ground {
@@ -42,7 +45,8 @@ impl Ground {
         let inside = |(arena, offset): &(Arena, usize)| arena.view(*offset, Self::BYTES).is_some();
         // All of them can, or none has tried.
         let reachable = reaches.iter().any(Option::is_some);
-        let ground = Self { me, mine, committed: false, places, reaches, reachable };
+        let watch = Stopwatch::default();
+        let ground = Self { me, mine, committed: false, places, reaches, reachable, watch };
         ground.places.iter().all(inside).then_some(ground)
     }
 
@@ -62,6 +66,12 @@ impl Ground {
     /// A rank's private memory, if it can be reached.
     pub(super) fn reach(&self, rank: usize) -> Option<Reach> {
         self.reaches[rank]
+    }
+
+    /// For those who combine numbers.
+    #[inline]
+    pub(super) fn watch(&self) -> &Stopwatch {
+        &self.watch
     }
 
     /// Whether all ranks can reach each other's private memory.

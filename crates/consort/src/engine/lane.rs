@@ -225,7 +225,8 @@ impl Lane {
         let (window, description) = self.begin(call, terms);
         let mut patient = Patient::new(Pace::Here(terms.timeout, line), description);
         let done = super::ops::run(self, call, window, &mut patient);
-        self.lookout.diary().end(self.number, &description, done.is_ok());
+        let combined = self.take_combined();
+        self.lookout.diary().end(self.number, &description, done.is_ok(), combined);
         done.map(|()| self.number)
     }
 
@@ -241,8 +242,15 @@ impl Lane {
         let (window, description) = self.begin(call, terms);
         let mut patient = Patient::new(Pace::Elsewhere(notes), description);
         let done = super::ops::run_elsewhere(self, call, window, &mut patient).await;
-        self.lookout.diary().end(self.number, &description, done.is_ok());
+        let combined = self.take_combined();
+        self.lookout.diary().end(self.number, &description, done.is_ok(), combined);
         done
+    }
+
+    /// For how long numbers were combined since this was last asked, by a stopwatch.
+    #[inline]
+    pub(super) fn take_combined(&self) -> u64 {
+        self.ground.watch().take()
     }
 
     /// Carries out a part of a call that was [counted](Self::count), at the patient's pace.
@@ -282,7 +290,7 @@ impl Lane {
         let description =
             Description::of(call, self.world(), within).made_for(terms.purpose, terms.sizes);
         self.count(&description);
-        self.lookout.diary().begin(self.number, &description);
+        self.lookout.diary().begin(self.number, &description, terms.site);
         (window, description)
     }
 

@@ -104,8 +104,15 @@ impl Mixed {
     fn begin(&mut self, call: &Call<'_>, terms: Terms) -> Result<Description> {
         let description = self.wired.begin(call, terms)?;
         self.lane.count(&description);
-        self.lookout().diary().begin(self.wired.number(), &description);
+        self.lookout().diary().begin(self.wired.number(), &description, terms.site);
         Ok(description)
+    }
+
+    /// Writes down that it has ended.
+    fn end(&mut self, description: &Description, is_good: bool) {
+        let combined = self.lane.take_combined() + self.wired.take_combined();
+        let (number, diary) = (self.wired.number(), self.lookout().diary());
+        diary.end(number, description, is_good, combined);
     }
 
     async fn carry_out(&mut self, call: &Call<'_>, patient: &mut Patient<'_>) -> Result<()> {
@@ -146,7 +153,7 @@ impl Way for Mixed {
         let description = self.begin(call, terms)?;
         let mut patient = Patient::new(Pace::Here(terms.timeout, line), description);
         let done = at_once(self.carry_out(call, &mut patient));
-        self.lookout().diary().end(self.wired.number(), &description, done.is_ok());
+        self.end(&description, done.is_ok());
         done.map(|()| self.wired.number())
     }
 
@@ -161,7 +168,7 @@ impl Way for Mixed {
             let description = self.begin(call, terms)?;
             let mut patient = Patient::new(Pace::Elsewhere(notes), description);
             let done = self.carry_out(call, &mut patient).await;
-            self.lookout().diary().end(self.wired.number(), &description, done.is_ok());
+            self.end(&description, done.is_ok());
             done
         })
     }

@@ -41,6 +41,8 @@ pub(crate) struct Wired {
     choices: Choices,
     cache: Cache,
     patience: Patience,
+    /// For how long numbers were combined, by a stopwatch.
+    combined: u64,
 }
 
 impl Wired {
@@ -51,7 +53,7 @@ impl Wired {
         patience: Patience,
     ) -> Self {
         let (history, cache, patience) = (History::default(), Cache::default(), patience.asking());
-        Self { route, lookout, history, choices, cache, patience }
+        Self { route, lookout, history, choices, cache, patience, combined: 0 }
     }
 
     /// This rank.
@@ -69,6 +71,11 @@ impl Wired {
         let me = ranks.iter().position(|&rank| rank == self.route.me());
         let me = me.expect("it is one of them");
         Column { me, ranks, choices: self.choices.of_hosts() }
+    }
+
+    /// For how long numbers were combined since this was last asked, by a stopwatch.
+    pub(super) fn take_combined(&mut self) -> u64 {
+        std::mem::take(&mut self.combined)
     }
 
     /// Counts a call.
@@ -90,7 +97,7 @@ impl Wired {
         column: Option<&Column>,
         patient: &mut Patient<'_>,
     ) -> Result<()> {
-        let Self { route, lookout, history, choices, cache, patience } = self;
+        let Self { route, lookout, history, choices, cache, patience, combined } = self;
         let (me, choices) = match column {
             None => (route.me(), &*choices),
             Some(column) => (column.me, &column.choices),
@@ -142,7 +149,7 @@ impl Wired {
             }
         }
         links.finish()?;
-        run.end(cache);
+        *combined += run.end(cache);
         Ok(())
     }
 }
@@ -151,9 +158,10 @@ impl Way for Wired {
     fn run(&mut self, call: &Call<'_>, terms: Terms, line: Option<&Queue>) -> Result<u64> {
         let description = self.begin(call, terms)?;
         let mut patient = Patient::new(Pace::Here(terms.timeout, line), description);
-        self.lookout.diary().begin(self.number(), &description);
+        self.lookout.diary().begin(self.number(), &description, terms.site);
         let done = at_once(self.carry_out(call, None, &mut patient));
-        self.lookout.diary().end(self.number(), &description, done.is_ok());
+        let combined = self.take_combined();
+        self.lookout.diary().end(self.number(), &description, done.is_ok(), combined);
         done.map(|()| self.number())
     }
 
@@ -167,9 +175,10 @@ impl Way for Wired {
             let terms = Terms { purpose, ..Terms::within(Duration::ZERO) };
             let description = self.begin(call, terms)?;
             let mut patient = Patient::new(Pace::Elsewhere(notes), description);
-            self.lookout.diary().begin(self.number(), &description);
+            self.lookout.diary().begin(self.number(), &description, terms.site);
             let done = self.carry_out(call, None, &mut patient).await;
-            self.lookout.diary().end(self.number(), &description, done.is_ok());
+            let combined = self.take_combined();
+            self.lookout.diary().end(self.number(), &description, done.is_ok(), combined);
             done
         })
     }

@@ -151,3 +151,18 @@ proptest! {
         let _ = first_host(&list);
     }
 }
+
+#[test]
+fn a_debug_level_is_one_of_three() {
+    use crate::DebugLevel;
+    for (text, level) in
+        [("off", DebugLevel::Off), ("info", DebugLevel::Info), ("detail", DebugLevel::Detail)]
+    {
+        assert_eq!(read(&format!("CONSORT_DEBUG={text}")).debug, Some(level));
+        assert_eq!(check_variable("CONSORT_DEBUG", text), Ok(()));
+    }
+    assert_eq!(read("").debug, None);
+    let refusal = r#"no debug level "all"; choose off, info or detail"#;
+    assert_eq!(wrong("CONSORT_DEBUG=all"), format!("CONSORT_DEBUG=all: {refusal}"));
+    assert_eq!(check_variable("CONSORT_DEBUG", "all"), Err(refusal.to_owned()));
+}

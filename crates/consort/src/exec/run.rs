@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use consort_sys::record::Stopwatch;
 use consort_sys::reduce::Kernel;
 use consort_sys::view::Target;
 
@@ -90,11 +91,12 @@ impl<'a> Run<'a> {
         ranks
     }
 
-    /// Ends the call, and leaves what the next one can use.
-    pub(crate) fn end(self, cache: &mut Cache) {
-        if let Way::Scripted(scripted) = self.0 {
-            cache.give_back(scripted.memory);
-        }
+    /// Ends the call, and leaves what the next one can use. Says for how long it has combined numbers, by
+    /// a stopwatch.
+    pub(crate) fn end(self, cache: &mut Cache) -> u64 {
+        let Way::Scripted(scripted) = self.0 else { return 0 };
+        cache.give_back(scripted.memory);
+        scripted.watch.take()
     }
 }
 
@@ -107,6 +109,7 @@ struct Scripted<'a> {
     tracks: Vec<Track>,
     /// The scratch of all tracks.
     memory: Vec<u8>,
+    watch: Stopwatch,
 }
 
 impl<'a> Scripted<'a> {
@@ -125,7 +128,7 @@ impl<'a> Scripted<'a> {
         let plot = Plot::new(&script, &plan.buffers, plan.cut);
         let tracks: Vec<Track> = (0..plan.cut.segments.min(TRACKS)).map(Track::new).collect();
         let memory = cache.take_memory(tracks.len() * plot.len);
-        Ok(Self { plan, script, kernels, plot, tracks, memory })
+        Ok(Self { plan, script, kernels, plot, tracks, memory, watch: Stopwatch::default() })
     }
 
     /// Whether it has ended, and whether it went anywhere.
@@ -133,7 +136,8 @@ impl<'a> Scripted<'a> {
         let Plan { buffers, cut, .. } = self.plan;
         let (script, plot) = (&*self.script, &self.plot);
         let tracks = self.tracks.len();
-        let scene = Scene { script, buffers, plot, cut, tracks, kernels: self.kernels };
+        let (kernels, watch) = (self.kernels, &self.watch);
+        let scene = Scene { script, buffers, plot, cut, tracks, kernels, watch };
         let memory = Target::from(&mut self.memory[..]);
         let (mut is_done, mut has_moved) = (true, false);
         for (number, track) in self.tracks.iter_mut().enumerate() {

@@ -1,5 +1,6 @@
 //! A track: runs a script for one segment after the other.
 
+use consort_sys::record::Stopwatch;
 use consort_sys::reduce::Kernel;
 use consort_sys::view::Target;
 
@@ -19,6 +20,7 @@ pub(super) struct Scene<'v> {
     pub(super) cut: Cut,
     pub(super) tracks: usize,
     pub(super) kernels: Option<Kernels>,
+    pub(super) watch: &'v Stopwatch,
 }
 
 /// How operands are combined.
@@ -100,7 +102,8 @@ impl Track {
         }
         if let Some(reduction) = scene.script.reduction(self.round) {
             let kernels = scene.kernels.as_ref().expect("who combines knows how");
-            reduce(&kernels.all, spaces, reduction);
+            let bytes = spaces.len(&[reduction.into]) * reduction.operands.len();
+            scene.watch.time(bytes, || reduce(&kernels.all, spaces, reduction));
         }
         let messages = scene.script.messages(self.round);
         // Empty messages say which call this is; once is enough.
@@ -146,7 +149,10 @@ impl Track {
                 self.left -= 1;
                 if let (Some(land), Some((with, first))) = (land, message.combination) {
                     let kernels = scene.kernels.as_ref().expect("who combines knows how");
-                    combine(&kernels.pair, spaces, (land.into(), with, first), pieces[0]);
+                    let received = (land.into(), with, first);
+                    scene.watch.time(2 * land.len(), || {
+                        combine(&kernels.pair, spaces, received, pieces[0]);
+                    });
                 }
             }
         }

@@ -56,6 +56,9 @@ impl Job {
                 (backend, lookout, None)
             }
         };
+        let hosts: Vec<&HostId> = members.iter().map(|member| &member.host).collect();
+        let hosts = Layout::new(&hosts).count();
+        self.recorder.tell_of(&name, rank.get(), members.len(), hosts, backend.name());
         let job = self.clone();
         let succession = Mutex::default();
         let monitored = Mutex::default();

@@ -37,6 +37,7 @@ impl<T: Plain> Symmetric<T> {
     ///
     /// # Errors
     /// See [`Group::call`](crate::Group::call), [`local`](Self::local).
+    #[track_caller]
     pub fn one_shot_all_reduce(&self, output: &mut [T], op: ReduceOp) -> Result<()> {
         let window = self.local()?;
         let (dtype, input, output) = (T::DTYPE, T::source(&window), T::target(output));
@@ -57,6 +58,7 @@ impl<T: Plain> Symmetric<T> {
     ///
     /// # Errors
     /// See [`Group::call`](crate::Group::call), [`local`](Self::local).
+    #[track_caller]
     pub fn two_shot_all_reduce(&self, op: ReduceOp) -> Result<()> {
         let mut window = self.local()?;
         let (dtype, output) = (T::DTYPE, T::target(&mut window));
@@ -78,6 +80,7 @@ impl<T: Plain> Symmetric<T> {
     ///
     /// # Errors
     /// See [`Group::call`](crate::Group::call), [`local`](Self::local).
+    #[track_caller]
     pub fn reduce_scatter(&self, output: &mut [T], op: ReduceOp) -> Result<()> {
         let window = self.local()?;
         let (inputs, output) = (Inputs::Equal(T::source(&window)), T::target(output));
@@ -98,6 +101,7 @@ impl<T: Plain> Symmetric<T> {
     ///
     /// # Errors
     /// See [`Group::call`](crate::Group::call), [`local`](Self::local).
+    #[track_caller]
     pub fn all_gather(&self, output: &mut [T]) -> Result<()> {
         let window = self.local()?;
         let (input, outputs) = (T::source(&window), Outputs::Equal(T::target(output)));
@@ -119,6 +123,7 @@ impl<T: Plain> Symmetric<T> {
     ///
     /// # Errors
     /// See [`Group::call`](crate::Group::call), [`local`](Self::local).
+    #[track_caller]
     pub fn all_gather_in_place(&self) -> Result<()> {
         let mut window = self.local()?;
         let outputs = Outputs::Equal(T::target(&mut window));
@@ -141,6 +146,7 @@ impl<T: Plain> Symmetric<T> {
     ///
     /// # Errors
     /// See [`Group::call`](crate::Group::call), [`local`](Self::local).
+    #[track_caller]
     pub fn all_to_all(&self, output: &mut [T]) -> Result<()> {
         let window = self.local()?;
         let inputs = Inputs::Equal(T::source(&window));
@@ -162,6 +168,7 @@ impl<T: Plain> Symmetric<T> {
     ///
     /// # Errors
     /// See [`Group::call`](crate::Group::call), [`local`](Self::local).
+    #[track_caller]
     pub fn broadcast(&self, root: impl Into<Rank>) -> Result<()> {
         let mut window = self.local()?;
         let (root, buffer) = (root.into(), T::target(&mut window));

@@ -3,10 +3,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use consort::{Error, Group};
+use consort::{DebugLevel, Error, Group};
 use consort_testkit::{Case, Outcome, conformance};
 
-use crate::meet::{SOON, meet, works};
+use crate::meet::{SOON, invited, meet, works};
 
 conformance! { [shm tcp mixed]
     that_a_rank_has_died_is_known_to_every_thread_while_one_waits_in_a_call
@@ -14,6 +14,7 @@ conformance! { [shm tcp mixed]
 conformance! { [shm tcp mixed in_process]
     that_another_rank_has_given_the_group_up_is_known_without_a_call
     that_ranks_made_different_calls_is_known_afterwards
+    errors_say_where_a_call_was_made_if_that_was_noted
 }
 
 fn that_a_rank_has_died_is_known_to_every_thread_while_one_waits_in_a_call(case: Case) {
@@ -78,6 +79,20 @@ fn that_ranks_made_different_calls_is_known_afterwards(case: Case) {
         };
         assert!(matches!(error, Error::Mismatch { .. }), "{error}");
         assert_eq!(group.error().unwrap().to_string(), error.to_string());
+    });
+}
+
+fn errors_say_where_a_call_was_made_if_that_was_noted(case: Case) {
+    case.run(2, |ctx| {
+        let group = invited(ctx).debug(DebugLevel::Detail).init().unwrap();
+        let (error, line) = match ctx.rank() {
+            0 => (group.barrier().unwrap_err(), line!()),
+            _ => (group.all_gather(&[1_u8], &mut [0; 2]).unwrap_err(), line!()),
+        };
+        // Whoever has found it knows where it was itself; all ranks hear the same.
+        let Error::Mismatch { first: (by, call), .. } = &error else { panic!("{error}") };
+        assert!(call.contains("failure.rs:"), "{error}");
+        assert!(*by != ctx.rank() || call.ends_with(&format!("failure.rs:{line}")), "{error}");
     });
 }
 

@@ -30,9 +30,9 @@ impl Held {
         Self { queue, road: Some(road) }
     }
 
-    /// Writes down how long the call that comes next was queued.
+    /// Writes down where the call that comes next was made, and how long it was queued.
     fn note_wait(&self, job: &Job) {
-        self.queue.lookout.diary().was_queued(job.called().elapsed());
+        self.queue.lookout.diary().was_queued(job.called().elapsed(), job.site());
     }
 
     fn road(&mut self) -> &mut Road {
