@@ -59,6 +59,7 @@ mod group;
 mod home;
 mod job;
 mod meeting;
+mod metering;
 mod neighbourhood;
 mod options;
 mod owned;

@@ -11,6 +11,7 @@ use super::company::Peers;
 use super::diary::Diary;
 use super::verdict::{Cause, Failure};
 use crate::error::Error;
+use crate::metering::count_failure;
 
 /// Whether a group has failed, and why. Clones are about the same group.
 #[derive(Clone, Debug)]
@@ -103,8 +104,9 @@ impl Fate {
         Some(Failure { by, cause })
     }
 
-    /// If a rank is dead, other groups may have it too, whose ranks would only see that this one leaves.
+    /// Counts it. If a rank is dead, other groups may have it too, whose ranks would only see that this one leaves.
     fn remember(&self, failure: Failure) -> Failure {
+        count_failure(&self.group, failure.error(&self.group).kind());
         if let Cause::Dead { rank, .. } = failure.cause {
             self.peers.mourn(rank as usize);
         }
