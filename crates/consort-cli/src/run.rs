@@ -26,6 +26,7 @@ mod gathering;
 pub(crate) mod guard;
 mod inherited;
 mod job;
+mod metrics;
 mod notice;
 mod output;
 mod placement;

@@ -41,7 +41,7 @@ impl Recorder {
 
     /// Says that this rank is in a group that was formed.
     pub(crate) fn tell_of(&self, group: &str, rank: u32, world: usize, hosts: u32, how: &str) {
-        let place = format_args!("rank {rank} of {world} on {hosts} host(s), over {how}");
+        let place = format_args!("rank {rank} of {world}, hosts: {hosts}, over {how}");
         self.level.say(self.rank, format_args!("group {group} is formed: {place}"));
     }
 

@@ -69,6 +69,7 @@ fn rounds(
         watch(seat, &round, inbox)?;
         let place = Placement::of(&round, venue);
         job.records.open(&place.job);
+        job.note_round(&place);
         let mut store_lost = None;
         let outcome = run_attempt(job, &place, inbox, |word| {
             let told = match word {

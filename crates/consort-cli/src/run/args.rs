@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use consort::duration;
+use consort::{DebugLevel, duration};
 use consort_store::{Address, Place};
 
 use super::data_plane::DataPlane;
+use super::metrics::MetricsAddress;
 
 /// Start the ranks of a program, watch them, and report the first failure.
 ///
@@ -85,6 +86,17 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) standby: bool,
 
+    /// Answer who asks for metrics at http://ADDR:PORT/metrics, in the text format of Prometheus: how the
+    /// job goes, and what each rank of this host has done. Only on this host unless an address is given;
+    /// port 0 lets the system choose.
+    #[arg(long, value_name = "[ADDR:]PORT")]
+    pub(crate) metrics: Option<MetricsAddress>,
+
+    /// How much ranks tell: off, info (how groups are formed) or detail (also where in the program calls
+    /// are made, which `consort trace` and errors show). Their CONSORT_DEBUG.
+    #[arg(long, value_name = "off|info|detail")]
+    pub(crate) debug: Option<DebugLevel>,
+
     #[command(flatten)]
     pub(crate) data_plane: DataPlane,
 
@@ -158,6 +170,8 @@ Examples:
   One rank per core, started again up to twice, output in files:
       consort run -n 4 --tolerate 2 --replace -- ./train
       consort run -n auto --max-restarts 2 --log-dir logs -- ./train
+  With metrics for Prometheus at port 9400 of this host:
+      consort run -n 4 --metrics 9400 -- ./train
   Two hosts with eight ranks each; the same line on both:
       consort run --nnodes 2 -n 8 --rdzv tcp://host0:29400 --secret-file job.secret -- ./train
   Between two and four hosts, as they come and go:

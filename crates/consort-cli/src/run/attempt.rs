@@ -54,6 +54,7 @@ pub(crate) fn run_attempt(
 ) -> Result<AttemptOutcome, RunError> {
     let mut output = open_output(job, place)?;
     let mut crew = Crew::start(job, place, &mut output, inbox)?;
+    job.tally.note(|facts| facts.alive = crew.alive());
     tracing::info!(job = place.job, epoch = place.epoch, world = place.world, "ranks started");
     let watch = Watch { crew: &mut crew, job, place, output: &output, failed: 0 };
     let verdict = watch.until_the_end(inbox)?;
@@ -72,6 +73,7 @@ pub(crate) fn run_attempt(
         Verdict::AllDone | Verdict::Called(_) | Verdict::StoreLost(_) => {}
     }
     let end = crew.end(verdict.signal(), job.settings.grace, inbox);
+    job.tally.note(|facts| facts.alive = 0);
     let written = output.finish(verdict.patience(), inbox);
     if let Some(signal) = end.asked_by {
         inbox.put_back(vec![Event::Signal(signal)]);
@@ -170,7 +172,12 @@ impl Watch<'_, '_> {
 
     fn take_note(&mut self, exit: Exit, inbox: &Inbox) -> Result<Option<Verdict>, RunError> {
         let Some(local_rank) = self.crew.note(exit) else { return Ok(None) };
-        if !exit.status.is_success() {
+        let has_failed = !exit.status.is_success();
+        self.job.tally.note(|facts| {
+            facts.alive = self.crew.alive();
+            facts.failures += u64::from(has_failed);
+        });
+        if has_failed {
             self.failed += 1;
             if self.failed > self.job.settings.tolerate {
                 return Ok(Some(Verdict::Failed(local_rank, exit)));
@@ -200,6 +207,10 @@ impl Watch<'_, '_> {
         if job.settings.replace {
             crew.replace(place, local_rank, output, inbox)?;
         }
+        job.tally.note(|facts| {
+            facts.alive = crew.alive();
+            facts.tolerated += 1;
+        });
         Ok(())
     }
 }

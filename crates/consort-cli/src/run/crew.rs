@@ -120,6 +120,11 @@ impl<'job> Crew<'job> {
         Ok(())
     }
 
+    /// How many ranks run.
+    pub(crate) fn alive(&self) -> u32 {
+        self.members.iter().filter(|member| member.exit.is_none()).count() as u32
+    }
+
     /// Whether a rank has ended well.
     pub(crate) fn any_succeeded(&self) -> bool {
         let is_well = |member: &Member| member.exit.is_some_and(|exit| exit.status.is_success());

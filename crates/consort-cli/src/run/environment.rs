@@ -82,6 +82,9 @@ fn our_variables(place: &Placement, around: &Surroundings<'_>) -> Vec<(&'static 
     if let Some(liveness) = around.settings.liveness {
         variables.push(("CONSORT_LIVENESS", duration::write(liveness).into()));
     }
+    if let Some(debug) = around.settings.debug {
+        variables.push(("CONSORT_DEBUG", debug.to_string().into()));
+    }
     let data_plane = around.settings.data_plane.variables();
     variables.extend(data_plane.map(|(name, value)| (name, value.into())));
     variables
@@ -180,16 +183,19 @@ mod tests {
             "CONSORT_LIVENESS",
             "CONSORT_TRANSPORT",
             "CONSORT_ENCRYPT",
+            "CONSORT_DEBUG",
             "TORCHELASTIC_ERROR_FILE",
         ] {
             assert!(!found.contains_key(name), "{name}");
         }
-        let line = "--timeout 90s --liveness 500ms --transport shm --encrypt --log-dir /d p";
+        let line =
+            "--timeout 90s --liveness 500ms --transport shm --encrypt --debug info --log-dir /d p";
         let found = text(&second_host(), line, &[]);
         assert_eq!(found["CONSORT_TIMEOUT"], "90s");
         assert_eq!(found["CONSORT_LIVENESS"], "500ms");
         assert_eq!(found["CONSORT_TRANSPORT"], "shm");
         assert_eq!(found["CONSORT_ENCRYPT"], "on");
+        assert_eq!(found["CONSORT_DEBUG"], "info");
         assert_eq!(found["TORCHELASTIC_ERROR_FILE"], "/d");
     }
 

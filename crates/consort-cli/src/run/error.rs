@@ -1,7 +1,7 @@
 //! Why the launcher itself could not do its work.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -41,6 +41,18 @@ pub(crate) enum RunError {
     LogDir {
         /// What was given.
         path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+
+    /// Nobody can ask for metrics.
+    #[error(
+        "cannot listen at {address} for those who ask for metrics: {error}; give --metrics another \
+         port, or 0 for one that the system chooses"
+    )]
+    Metrics {
+        /// Where they would have asked.
+        address: SocketAddr,
         /// What the system said.
         error: io::Error,
     },

@@ -25,6 +25,7 @@ fn check_variable(name: &str, value: &str, settings: &Settings) -> Result<(), St
         // Ranks get another.
         "CONSORT_TIMEOUT" if settings.timeout.is_some() => Ok(()),
         "CONSORT_LIVENESS" if settings.liveness.is_some() => Ok(()),
+        "CONSORT_DEBUG" if settings.debug.is_some() => Ok(()),
         _ if settings.data_plane.sets(name) => Ok(()),
         "CONSORT_INTERFACE" => {
             choose(None, Some(value)).map(drop).map_err(|error| error.to_string())
@@ -58,6 +59,7 @@ mod tests {
             ("CONSORT_TRANSPORT", "udp", "auto, shm or tcp"),
             ("CONSORT_ENCRYPT", "maybe", "on or off"),
             ("CONSORT_ALGORITHM", "rings", "flat, ring"),
+            ("CONSORT_DEBUG", "all", "off, info or detail"),
             ("CONSORT_TIMEOU", "5s", "there are CONSORT_RDZV"),
         ] {
             let refusal = refusal(name, value, "p").expect(name);
@@ -76,6 +78,8 @@ mod tests {
             ("CONSORT_TRANSPORT", "tcp", "p"),
             ("CONSORT_TRANSPORT", "udp", "--transport tcp p"),
             ("CONSORT_ENCRYPT", "maybe", "--encrypt p"),
+            ("CONSORT_DEBUG", "detail", "p"),
+            ("CONSORT_DEBUG", "all", "--debug info p"),
         ] {
             assert_eq!(refusal(name, value, line), None);
         }

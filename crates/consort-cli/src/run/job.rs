@@ -7,6 +7,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use super::environment::Surroundings;
 use super::error::RunError;
 use super::guard::Guard;
+use super::metrics::{self, Tally};
+use super::notice::notice;
+use super::placement::Placement;
 use super::records::Records;
 use super::settings::Settings;
 use crate::files;
@@ -24,6 +27,8 @@ pub(crate) struct Job {
     pub(crate) files: Option<u64>,
     /// Where the ranks leave a record of what they do.
     pub(crate) records: Records,
+    /// How it goes, for those who ask.
+    pub(crate) tally: Tally,
     cores: u32,
 }
 
@@ -39,8 +44,23 @@ impl Job {
         if u64::from(settings.local_world) > most {
             return Err(RunError::TooManyRanks { ranks: settings.local_world, most });
         }
-        let records = Records::default();
-        Ok(Self { settings, guard, host, files: files_before, records, cores })
+        let (records, tally) = (Records::default(), Tally::default());
+        tally.note(|facts| facts.host.clone_from(&host));
+        if let Some(at) = settings.metrics {
+            let address = metrics::serve(at, &tally)?;
+            notice(format_args!("metrics are at http://{address}/metrics"));
+        }
+        Ok(Self { settings, guard, host, files: files_before, records, tally, cores })
+    }
+
+    /// Takes note of a round that begins.
+    pub(crate) fn note_round(&self, place: &Placement) {
+        self.tally.note(|facts| {
+            facts.job.clone_from(&place.job);
+            facts.folder = self.records.path().map(Path::to_owned);
+            (facts.round, facts.restarts) = (place.epoch, place.restarts);
+            (facts.world, facts.ranks) = (place.world, place.local_world);
+        });
     }
 
     /// What a rank's environment is made from, beside its placement.

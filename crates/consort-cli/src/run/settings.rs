@@ -4,10 +4,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use consort::DebugLevel;
 use consort_store::Place;
 
 use super::args::{Args, NodeCount, RankCount};
 use super::data_plane::DataPlane;
+use super::metrics::MetricsAddress;
 
 /// What `consort run` was asked to do.
 #[derive(Clone, Debug)]
@@ -36,6 +38,10 @@ pub(crate) struct Settings {
     pub(crate) liveness: Option<Duration>,
     /// Whether the store is to outlive the host that holds it.
     pub(crate) standby: bool,
+    /// Where metrics can be had.
+    pub(crate) metrics: Option<MetricsAddress>,
+    /// How much ranks tell.
+    pub(crate) debug: Option<DebugLevel>,
     /// How the ranks' data travels.
     pub(crate) data_plane: DataPlane,
     /// Between asking a rank to end and killing it.
@@ -114,6 +120,8 @@ impl Settings {
             timeout: args.timeout,
             liveness: args.liveness,
             standby: args.standby,
+            metrics: args.metrics,
+            debug: args.debug,
             data_plane: args.data_plane,
             grace: args.grace,
             log_dir: args.log_dir,

@@ -4,6 +4,7 @@ use consort::trace::{CallTrace, RankTrace};
 
 use super::circle::{Circle, Meeting, circles};
 use super::job::JobTrace;
+use super::words::called;
 
 /// Something that a user should look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,14 +52,14 @@ fn difference(circle: &Circle<'_>, meetings: &[Meeting<'_>]) -> Option<Finding> 
         meeting.calls.iter().any(|(_, call)| !call.agrees_with(first))
     };
     let Meeting { number, calls, .. } = meetings.iter().find(differs)?;
-    let mut kinds: Vec<(&CallTrace, Vec<u32>)> = Vec::new();
+    let mut kinds: Vec<(&CallTrace, String, Vec<u32>)> = Vec::new();
     for (rank, call) in calls {
-        match kinds.iter_mut().find(|(kind, _)| kind.agrees_with(call)) {
-            Some((_, ranks)) => ranks.push(rank.rank),
-            None => kinds.push((call, vec![rank.rank])),
+        match kinds.iter_mut().find(|(kind, ..)| kind.agrees_with(call)) {
+            Some((.., ranks)) => ranks.push(rank.rank),
+            None => kinds.push((call, called(rank, call), vec![rank.rank])),
         }
     }
-    let calls = kinds.into_iter().map(|(call, ranks)| (call.to_string(), ranks)).collect();
+    let calls = kinds.into_iter().map(|(_, text, ranks)| (text, ranks)).collect();
     Some(Finding::Differ { group: circle.name.to_owned(), number: *number, calls })
 }
 
@@ -76,7 +77,7 @@ fn behind(circle: &Circle<'_>, meetings: &[Meeting<'_>], moment: u64) -> Option<
     Some(Finding::Behind {
         group: circle.name.to_owned(),
         number: *number,
-        call: calls[0].1.to_string(),
+        call: called(calls[0].0, calls[0].1),
         missing: missing.iter().map(last).collect(),
         waiting: calls.iter().map(|(rank, _)| rank.rank).collect(),
     })
@@ -87,7 +88,7 @@ fn ended<'a>(circle: &'a Circle<'_>) -> impl Iterator<Item = Finding> + 'a {
     gone.filter_map(|(rank, group)| {
         let call = group.calls.last().filter(|call| call.ended.is_none())?;
         let (group, number) = (circle.name.to_owned(), call.number);
-        Some(Finding::Ended { rank: rank.rank, group, number, call: call.to_string() })
+        Some(Finding::Ended { rank: rank.rank, group, number, call: called(rank, call) })
     })
 }
 

@@ -35,11 +35,11 @@ fn rank(rank: &RankTrace) -> Value {
         "rank": rank.rank,
         "process": rank.process,
         "state": state(rank),
-        "groups": rank.groups.iter().map(group).collect::<Vec<_>>(),
+        "groups": rank.groups.iter().map(|it| group(rank, it)).collect::<Vec<_>>(),
     })
 }
 
-fn group(group: &GroupTrace) -> Value {
+fn group(rank: &RankTrace, group: &GroupTrace) -> Value {
     json!({
         "group": group.name,
         "rank": group.rank,
@@ -47,12 +47,15 @@ fn group(group: &GroupTrace) -> Value {
         "has_left": group.has_left,
         "made": group.made,
         "bytes": group.bytes,
+        "ended": group.ended,
+        "failed": group.failed,
         "busy_ns": group.busy,
-        "last": group.calls.last().map(|it| call(group, it)),
+        "reducing_ns": group.reducing,
+        "last": group.calls.last().map(|it| call(rank, group, it)),
     })
 }
 
-fn call(group: &GroupTrace, call: &CallTrace) -> Value {
+fn call(rank: &RankTrace, group: &GroupTrace, call: &CallTrace) -> Value {
     json!({
         "number": call.number,
         "call": call.to_string(),
@@ -61,6 +64,8 @@ fn call(group: &GroupTrace, call: &CallTrace) -> Value {
         "queued_ns": call.queued,
         "began_ns": call.began,
         "ended_ns": call.ended,
+        "reducing_ns": call.reducing,
+        "site": rank.site(call),
         "waits_for": call.waits_for.and_then(|rank| group.in_world(rank)),
     })
 }
@@ -105,11 +110,16 @@ mod tests {
 
     #[test]
     fn everything_has_its_name() {
-        let waits = fixture::call(2, 100_000_000, None);
-        let job = fixture::job(&[&[fixture::call(1, 100, Some(200)), waits], &[]]);
+        let mut waits = fixture::call(2, 100_000_000, None);
+        waits.site = Some(0);
+        let mut job = fixture::job(&[&[fixture::call(1, 100, Some(200)), waits], &[]]);
+        job.ranks[0].sites = vec!["train.rs:7".to_owned()];
+        job.ranks[0].groups[0].reducing = 30;
         let found = write(&job);
         assert_eq!(found["ranks"][0]["groups"][0]["last"]["state"], "running");
         assert_eq!(found["ranks"][0]["groups"][0]["last"]["call"], "barrier");
+        assert_eq!(found["ranks"][0]["groups"][0]["last"]["site"], "train.rs:7");
+        assert_eq!(found["ranks"][0]["groups"][0]["reducing_ns"], 30);
         assert_eq!(found["findings"][0]["kind"], "behind");
         assert_eq!(found["findings"][0]["missing"][0], json!({ "rank": 1, "last_call": 0 }));
         assert_eq!(found["stragglers"][0]["rank"], 1);

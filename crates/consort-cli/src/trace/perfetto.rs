@@ -1,8 +1,9 @@
 //! Calls on a time line, as Chrome's trace events: every rank is a process, every group a thread.
 //!
-//! A call is a slice. Where it is known when the last rank came, it has two parts: waiting for that
-//! one, and moving data. The time before, in the queue, is a slice of its own kind, because those of
-//! several calls overlap.
+//! A call is a slice of up to three parts: waiting for the last rank, where it is known when that came;
+//! moving data; and reducing it, as far as that was recorded. Moving and reducing take turns, piece by
+//! piece: what is shown is how much each took altogether, one behind the other. The time before, in the
+//! queue, is a slice of its own kind, because those of several calls overlap.
 
 use std::collections::HashMap;
 
@@ -65,22 +66,39 @@ impl Line {
     ) {
         let end = call.ended.unwrap_or(self.moment).max(call.began);
         let name = call.operation().map_or("call", |operation| operation.name());
-        let about = json!({
+        let mut about = json!({
             "call": call.to_string(), "number": call.number, "group": group.name,
             "bytes": call.bytes(), "state": state_of(call),
         });
+        if let Some(site) = rank.site(call) {
+            about["site"] = site.into();
+        }
         let place = (rank.rank, thread);
         self.slice(place, name, (call.began, end), about);
+        let came = wait.map_or(call.began, |wait| wait.until.clamp(call.began, end));
         if let Some(wait) = wait {
-            let came = wait.until.clamp(call.began, end);
             let waiting = format!("waiting for rank {}", wait.for_rank);
             self.slice(place, &waiting, (call.began, came), json!({}));
-            if came < end {
-                self.slice(place, "moving", (came, end), json!({}));
-            }
+        }
+        if wait.is_some() || call.reducing > 0 {
+            self.work(place, (came, end), call.reducing);
         }
         if let Some(queued) = call.queued.filter(|queued| *queued < call.began) {
             self.queued(place, call.number, (queued, call.began));
+        }
+    }
+
+    /// What a call does once all have come, for so long in the kernels.
+    fn work(&mut self, place: (u32, usize), (start, end): (u64, u64), reducing: u64) {
+        let turn = end - reducing.min(end - start);
+        let about = match reducing {
+            0 => json!({}),
+            _ => json!({ "shown": "totals: moving and reducing take turns" }),
+        };
+        for (name, span) in [("moving", (start, turn)), ("reducing", (turn, end))] {
+            if span.0 < span.1 {
+                self.slice(place, name, span, about.clone());
+            }
         }
     }
 
@@ -133,6 +151,29 @@ mod tests {
             [("barrier", 0.0, 8.0), ("waiting for rank 1", 0.0, 5.0), ("moving", 5.0, 8.0)];
         assert_eq!(slices(&events, 0), expected.map(|(name, a, b)| (name.to_owned(), a, b)));
         assert_eq!(slices(&events, 1), [("barrier".to_owned(), 5.0, 8.0)]);
+    }
+
+    #[test]
+    fn a_call_that_combines_numbers_is_also_reducing() {
+        let (mut first, mut last) = (call(1, 1000, Some(9000)), call(1, 6000, Some(9000)));
+        (first.reducing, last.reducing) = (1000, 100_000);
+        let mut job = job(&[&[first], &[last]]);
+        job.ranks[0].sites = vec!["train.rs:7".to_owned()];
+        job.ranks[0].groups[0].calls[0].site = Some(0);
+        let events = write(&job);
+        let expected = [
+            ("barrier", 0.0, 8.0),
+            ("waiting for rank 1", 0.0, 5.0),
+            ("moving", 5.0, 7.0),
+            ("reducing", 7.0, 8.0),
+        ];
+        assert_eq!(slices(&events, 0), expected.map(|(name, a, b)| (name.to_owned(), a, b)));
+        let expected = [("barrier", 5.0, 8.0), ("reducing", 5.0, 8.0)];
+        assert_eq!(slices(&events, 1), expected.map(|(name, a, b)| (name.to_owned(), a, b)));
+        let all = events["traceEvents"].as_array().unwrap();
+        let of = |name| all.iter().find(|event| event["name"] == name).unwrap();
+        assert_eq!(of("barrier")["args"]["site"], "train.rs:7");
+        assert!(of("reducing")["args"]["shown"].as_str().unwrap().starts_with("totals"));
     }
 
     #[test]

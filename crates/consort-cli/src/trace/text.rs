@@ -9,7 +9,7 @@ use super::circle::circles;
 use super::findings::{Finding, findings};
 use super::job::JobTrace;
 use super::waits::{straggling, waits};
-use super::words::{ranks, span};
+use super::words::{called, ranks, span};
 use crate::records::Listed;
 
 /// The jobs that can be looked at.
@@ -73,21 +73,22 @@ pub(crate) fn doing(rank: &RankTrace, moment: u64) -> String {
     let latest =
         calls.max_by_key(|(_, call)| (call.ended.is_none(), call.ended.or(Some(call.began))));
     let Some((group, call)) = latest else { return "has made no call yet".to_owned() };
+    let what = called(rank, call);
     let which = format!("call {} of {}", call.number, group.name);
     let mut text = match call.ended {
         None if rank.is_alive => {
             let since = span(moment.saturating_sub(call.began));
-            format!("in {which} for {since}: {call}")
+            format!("in {which} for {since}: {what}")
         }
-        None => format!("was in {which}: {call}"),
+        None => format!("was in {which}: {what}"),
         Some(ended) => {
             let ended = span(moment.saturating_sub(ended));
             let how = if call.has_failed { "failed" } else { "ended" };
-            format!("{which} {how} {ended} ago: {call}")
+            format!("{which} {how} {ended} ago: {what}")
         }
     };
     text.push_str(&waiting(group, call));
-    let queued = group.made.saturating_sub(call.number);
+    let queued = group.queued();
     if queued > 0 {
         let _ = write!(text, "; {queued} more queued");
     }
@@ -153,7 +154,7 @@ fn stragglers(job: &JobTrace, moment: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::fixture::{call, job};
+    use crate::trace::fixture::{broadcast, call, job};
 
     #[test]
     fn a_stuck_job_is_explained_in_a_few_lines() {
@@ -174,6 +175,20 @@ mod tests {
         others waited for      last in    all together
           rank 1               1 calls        500.0 ms
         ");
+    }
+
+    #[test]
+    fn where_a_call_was_made_is_said_if_it_was_noted() {
+        let (mut one, mut other) = (call(1, 100, None), broadcast(1, 100, None));
+        (one.site, other.site) = (Some(0), Some(1));
+        let mut job = job(&[&[one], &[other]]);
+        for rank in &mut job.ranks {
+            rank.sites = ["train.rs:7", "train.rs:9"].map(str::to_owned).into();
+        }
+        let text = write(&job);
+        assert!(text.contains("for 1.0 s: barrier at train.rs:7\n"), "{text}");
+        assert!(text.contains("\n  rank 0: barrier at train.rs:7\n"), "{text}");
+        assert!(text.contains("f32, root 0 at train.rs:9\n"), "{text}");
     }
 
     #[test]

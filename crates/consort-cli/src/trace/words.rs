@@ -1,4 +1,6 @@
-//! Times and ranks in words.
+//! Times, ranks and calls in words.
+
+use consort::trace::{CallTrace, RankTrace};
 
 /// A length of time, from nanoseconds.
 pub(super) fn span(nanoseconds: u64) -> String {
@@ -10,6 +12,14 @@ pub(super) fn span(nanoseconds: u64) -> String {
         999_950_000..120_000_000_000 => format!("{seconds:.1} s"),
         120_000_000_000..7_200_000_000_000 => format!("{:.0} min", seconds / 60.0),
         _ => format!("{:.0} h", seconds / 3600.0),
+    }
+}
+
+/// What a rank called, and from where in its program, if that was noted.
+pub(super) fn called(rank: &RankTrace, call: &CallTrace) -> String {
+    match rank.site(call) {
+        Some(site) => format!("{call} at {site}"),
+        None => call.to_string(),
     }
 }
 

@@ -99,6 +99,11 @@ impl Launch {
         self.stderr.await_lines(count, text);
     }
 
+    /// What the launcher has said so far.
+    pub(crate) fn notices(&self) -> String {
+        self.stderr.text()
+    }
+
     /// Every living process of this launch, the launcher among them.
     pub(crate) fn processes(&self) -> Vec<Pid> {
         let mark = format!("{MARKER}={}", self.directory.path().display());

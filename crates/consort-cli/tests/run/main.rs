@@ -7,6 +7,7 @@ mod cluster;
 mod failures;
 mod groups;
 mod launch;
+mod metrics;
 mod nodes;
 mod output;
 mod program;

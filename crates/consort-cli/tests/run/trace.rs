@@ -58,6 +58,36 @@ fn a_job_that_stands_still_says_for_whom() {
 }
 
 #[test]
+fn a_trace_in_detail_says_where_calls_are_made_and_how_long_they_reduce() {
+    let program = program(|| {
+        let group = consort::init().unwrap();
+        group.all_reduce(&mut vec![1.0_f32; 1 << 18], ReduceOp::Sum).unwrap();
+        if group.rank() == 1 {
+            wait_until("the test to have seen it", || fs::exists("go").unwrap().then_some(()));
+        }
+        group.barrier().unwrap();
+    });
+    let launch = launch(&["-n", "2", "--debug", "detail"], &program);
+    launch.await_notices(2, "group world is formed: rank ");
+    let behind = "behind: rank 1 did not come to call 2 of world (barrier at ";
+    let text = trace_until(&launch, &["in call 2 of world for ", "waits for rank 1", behind]);
+    assert!(text.contains("all_reduce(sum) of 262144 f32 at "), "{text}");
+    assert_eq!(text.matches("tests/run/trace.rs:").count(), 3, "{text}");
+    let job = job_of(&launch);
+    let found: Value =
+        serde_json::from_str(&told(&consort(&launch, &["trace", &job, "--json"]))).unwrap();
+    let of_rank = &found["ranks"][1]["groups"][0];
+    assert!(of_rank["last"]["site"].as_str().unwrap().contains("trace.rs:"), "{found}");
+    let [busy, reducing] = ["busy_ns", "reducing_ns"].map(|name| of_rank[name].as_u64().unwrap());
+    assert!(reducing > 0 && reducing <= busy, "{found}");
+    told(&consort(&launch, &["trace", &job, "--perfetto", "calls.json"]));
+    let events = fs::read_to_string(launch.directory().join("calls.json")).unwrap();
+    assert_eq!(events.matches(r#""name":"reducing""#).count(), 2, "{events}");
+    launch.touch("go");
+    assert_eq!(launch.finish_cleanly().code, 0);
+}
+
+#[test]
 fn a_killed_rank_is_behind_and_what_it_did_last_is_known() {
     let program = program(|| {
         let group = consort::init().unwrap();
