@@ -22,8 +22,8 @@ impl Group {
     ///
     /// The last is told when it happens. All others are sums that the [record](crate::trace) of this rank
     /// holds anyway, and are told here, whenever the program wants: every few seconds, and at the end. To
-    /// tell them call by call would slow down every call, also without a recorder: a counter with
-    /// labels costs about as much as a small all_reduce.
+    /// tell them call by call would slow down every call, also without a recorder: the labels of a
+    /// counter have to be made before anybody can say that nobody wants it.
     ///
     /// `consort run --metrics` shows the same from outside, of all ranks of its host.
     ///
