@@ -115,6 +115,7 @@ pub(crate) fn hold(invitation: &Invitation, exits: Vec<Arc<Own<Exit>>>) -> Resul
         store: Arc::new(HomeStore::new(home, Arc::new(program))),
         registry: Arc::new(HomeStore::new(home, Arc::new(registry))),
         options: invitation.options.clone(),
+        warn_after: invitation.warn_after,
         recorder: Own::new(Recorder::begin(invitation)),
         neighbourhood: Some(Own::new(neighbourhood)),
         wire: wire.map(Own::new),

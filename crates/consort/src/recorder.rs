@@ -1,6 +1,6 @@
 //! Where this rank writes down what it does, for `consort trace`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use consort_sys::record::{About, Journal, Recording, Snapshot};
@@ -13,26 +13,30 @@ use crate::builder::Invitation;
 pub(crate) struct Recorder {
     /// `None` if there is no memory for it.
     recording: Option<Arc<Recording>>,
+    /// If it is in a file: where.
+    folder: Option<PathBuf>,
 }
 
 impl Recorder {
     /// For somebody who only pretends to be a rank.
     pub(crate) fn none() -> Self {
-        Self { recording: None }
+        Self { recording: None, folder: None }
     }
 
     pub(crate) fn begin(invitation: &Invitation) -> Self {
         let Invitation { rank, world, epoch, job, trace_dir, .. } = invitation;
         let about = About { rank: *rank, world: *world, epoch: *epoch, job };
         let in_file = |folder: &Path| {
-            let path = folder.join(file_name(*rank));
+            let path = path_in(folder, *rank);
             let made = Recording::in_file(&path, &about);
             warn(made, &format!("rank {rank} leaves no record in {}", folder.display()))
         };
-        let recording = trace_dir.as_deref().and_then(in_file).or_else(|| {
+        let recording = trace_dir.as_deref().and_then(in_file);
+        let folder = trace_dir.clone().filter(|_| recording.is_some());
+        let recording = recording.or_else(|| {
             warn(Recording::private(&about), &format!("rank {rank} does not record its calls"))
         });
-        Self { recording }
+        Self { recording, folder }
     }
 
     /// The journal of a group.
@@ -47,6 +51,11 @@ impl Recorder {
         journal
     }
 
+    /// The folder that it is in, if it is in one.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
     /// What was written down so far.
     pub(crate) fn snapshot(&self) -> Option<Snapshot> {
         self.recording.as_deref().map(Snapshot::of)
@@ -59,6 +68,11 @@ impl Drop for Recorder {
             recording.take_leave();
         }
     }
+}
+
+/// Where a rank of the world leaves its record in a folder.
+pub(crate) fn path_in(folder: &Path, rank: u32) -> PathBuf {
+    folder.join(file_name(rank))
 }
 
 /// How the file of a rank is called.

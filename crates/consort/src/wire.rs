@@ -410,13 +410,18 @@ impl Switch {
         let mut hub = self.lock();
         let peer = &mut hub.peers[rank as usize];
         if let Some(silence) = peer.silence(self.liveness) {
-            peer.lose(&format!("its host has acknowledged nothing for {silence:.1?}"));
+            peer.lose_host(silence);
         }
         let is_lost = peer.is_lost();
         if is_lost {
             self.mourn_with(&mut hub, rank);
         }
         is_lost
+    }
+
+    /// Whether nothing is heard of the host of a rank of the world that is lost.
+    pub(crate) fn is_out_of_reach(&self, rank: u32) -> bool {
+        self.lock().peers[rank as usize].is_out_of_reach()
     }
 
     /// Whether a rank of the world has left a group.

@@ -8,7 +8,7 @@ use consort_sys::wait::Patience;
 
 use super::{Job, Member, Rank, Shared};
 use crate::backend::{Backend, Host};
-use crate::engine::{Audited, Lookout, Mixed, Post, Rest, Road, Route, Wired};
+use crate::engine::{Audited, Lookout, Mixed, Post, Rest, Road, Roster, Route, Wired};
 use crate::error::{Error, Result};
 use crate::exec::Choices;
 use crate::neighbourhood::{Neighbourhood, Places};
@@ -56,6 +56,15 @@ impl Job {
                 (backend, lookout, None)
             }
         };
+        let (members, world_ranks): (Arc<[Member]>, Arc<[u32]>) =
+            (members.into(), world_ranks.into());
+        lookout.introduce(Roster {
+            me: rank.index(),
+            members: members.clone(),
+            world_ranks: world_ranks.clone(),
+            folder: self.recorder.folder().map(Into::into),
+            warn_after: self.warn_after,
+        });
         let job = self.clone();
         let succession = Mutex::default();
         let monitored = Mutex::default();

@@ -280,6 +280,7 @@ impl<'a> Assembly<'a> {
             call: "shrink".into(),
             number: 0,
             waited: self.began.elapsed(),
+            whereabouts: Box::default(),
         }
     }
 

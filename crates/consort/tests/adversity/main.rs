@@ -16,3 +16,5 @@ mod shortage;
 mod store;
 mod survivors;
 mod threads;
+mod verdicts;
+mod warnings;

@@ -199,6 +199,10 @@ impl Company for Route {
         wire.is_lost(ranks[rank]) || (!self.is_connected(rank) && has_ended())
     }
 
+    fn is_out_of_reach(&self, rank: usize) -> bool {
+        self.0.wire.is_out_of_reach(self.in_world(rank))
+    }
+
     fn mourn(&self, rank: usize) {
         let Inner { wire, ranks, me, neighbours, .. } = &*self.0;
         if let Some(mine) = &neighbours[*me] {
