@@ -21,7 +21,7 @@ use consort_sys::wait::Patience;
 
 pub(crate) use self::agreement::AGREEMENT;
 pub(crate) use self::apart::set_apart;
-use self::round::Round;
+pub(crate) use self::round::Round;
 use crate::engine::{Lane, Neighbour, Place};
 use crate::error::{Error, Result};
 use crate::group::Member;

@@ -85,6 +85,13 @@ pub enum CallStage {
     Begun,
 }
 
+impl Whereabouts {
+    /// Of a rank whose process has ended before it could do anything with the others.
+    pub(crate) fn of_ended(rank: u32, host: HostId, process: u32) -> Self {
+        Self { rank, host, process, condition: Condition::Ended, last_call: None }
+    }
+}
+
 impl fmt::Display for Whereabouts {
     /// One line: `rank 2 on box (process 4711): alive, not in any call; …`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

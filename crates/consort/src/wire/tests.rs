@@ -6,9 +6,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use consort_store::{Deadline, MemStore};
+use consort_sys::host::HostId;
 use consort_sys::view::{Source, Target};
 
 use super::*;
+use crate::group::{Member, Rank};
+use crate::neighbourhood::Round;
 use crate::options::Options;
 
 /// Two processes' wires.
@@ -26,7 +29,12 @@ impl Pair {
             let (firsts, epoch, port, cores) = (vec![0, 1], EPOCH, None, 2);
             let liveness = Duration::from_secs(10);
             let site = Site { me, firsts, epoch, address, port, cores, liveness, options };
-            meet(&site, None, &store, Deadline::after(LONG)).unwrap()
+            let host = HostId::here().unwrap();
+            let process = std::process::id();
+            let member = |rank| Member { rank: Rank(rank), host: host.clone(), address, process };
+            let members: Vec<Member> = (0..2).map(member).collect();
+            let round = Round::new(&store, me, &members, Deadline::after(LONG));
+            meet(&site, None, &store, &round).unwrap()
         };
         let (a, b) = thread::scope(|scope| {
             let a = scope.spawn(|| join(0));
