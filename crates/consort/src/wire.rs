@@ -356,9 +356,12 @@ impl Switch {
         Ok(())
     }
 
-    /// Enters a group. Gives what tells whether it has ended.
-    pub(crate) fn enter(&self, group: u64) -> Arc<OnceLock<Ending>> {
-        self.lock().stations.entry(group).or_default().ending.clone()
+    /// Enters a group of these ranks of the world. Gives what tells whether it has ended.
+    pub(crate) fn enter(&self, group: u64, ranks: &[u32]) -> Arc<OnceLock<Ending>> {
+        let mut hub = self.lock();
+        let station = hub.stations.entry(group).or_default();
+        station.ranks = ranks.into();
+        station.ending.clone()
     }
 
     /// Leaves a group of these ranks of the world: says so to them, and forgets what came. If the group

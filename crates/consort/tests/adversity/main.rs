@@ -4,6 +4,7 @@
 mod apart;
 mod failure;
 mod fork;
+mod hearsay;
 #[path = "../invitation/mod.rs"]
 mod invitation;
 mod kills;

@@ -58,7 +58,7 @@ impl Route {
             me,
             ranks: ranks.to_vec(),
             neighbours,
-            ending: wire.enter(group),
+            ending: wire.enter(group, ranks),
             store: store.clone(),
             left: Mutex::new(vec![false; ranks.len()]),
             asked: Mutex::new(Instant::now()),
