@@ -55,4 +55,4 @@ mod write;
 
 pub use self::layout::{CALLS, GROUPS};
 pub use self::read::{CallEnd, CallRecord, GroupRecord, Snapshot, Unreadable};
-pub use self::write::{About, Journal, Recording};
+pub use self::write::{About, Journal, Recording, path_by_descriptor};

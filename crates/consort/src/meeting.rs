@@ -118,6 +118,8 @@ pub(crate) fn hold(invitation: &Invitation, exits: Vec<Arc<Own<Exit>>>) -> Resul
         false => None,
     };
     let home = Home::of(invitation.rank);
+    let recorder = Recorder::begin(invitation);
+    neighbourhood.show_record(&recorder);
     let job = Job {
         name: invitation.job.clone(),
         epoch: invitation.epoch,
@@ -126,7 +128,7 @@ pub(crate) fn hold(invitation: &Invitation, exits: Vec<Arc<Own<Exit>>>) -> Resul
         registry: Arc::new(HomeStore::new(home, Arc::new(registry))),
         options: invitation.options.clone(),
         warn_after: invitation.warn_after,
-        recorder: Own::new(Recorder::begin(invitation)),
+        recorder: Own::new(recorder),
         neighbourhood: Some(Own::new(neighbourhood)),
         wire: wire.map(Own::new),
         lobby: Some((lobby, invitation.clone())),

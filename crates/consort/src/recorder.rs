@@ -56,6 +56,11 @@ impl Recorder {
         self.folder.as_deref()
     }
 
+    /// Under which descriptor others of this host find it, if they can.
+    pub(crate) fn descriptor(&self) -> Option<u32> {
+        self.recording.as_ref()?.descriptor()
+    }
+
     /// What was written down so far.
     pub(crate) fn snapshot(&self) -> Option<Snapshot> {
         self.recording.as_deref().map(Snapshot::of)

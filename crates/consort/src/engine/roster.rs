@@ -2,13 +2,15 @@
 //!
 //! Ranks that are given a folder for their [records](crate::trace) leave them there, and those of a host
 //! are given the same one: so whoever waits for another can look up what that one does instead, also in
-//! other groups, and when it is dead.
+//! other groups, and when it is dead. Those who are given none have records without a name, which can be
+//! read while they live, if the system lets one process look at another.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use consort_sys::record::{CallRecord, GroupRecord, Snapshot};
+use consort_sys::parting::Parting;
+use consort_sys::record::{CallRecord, GroupRecord, Snapshot, path_by_descriptor};
 
 use super::verdict::{Seen, Sighting};
 use crate::group::Member;
@@ -24,6 +26,8 @@ pub(crate) struct Roster {
     pub(crate) world_ranks: Arc<[u32]>,
     /// Where the ranks of this host leave their records, if they do.
     pub(crate) folder: Option<PathBuf>,
+    /// Where those of this host say that their records are, if not there.
+    pub(crate) partings: Vec<Option<Parting>>,
     /// How long somebody waits before it says so.
     pub(crate) warn_after: Option<Duration>,
 }
@@ -35,10 +39,19 @@ impl Roster {
         if member.host != self.members[self.me].host {
             return None;
         }
-        let path = recorder::path_in(self.folder.as_deref()?, self.world_ranks[rank]);
-        let snapshot = Snapshot::read(&path).ok()?;
+        let snapshot = Snapshot::read(&self.record_of(rank)?).ok()?;
         // The folder may hold what another left, who was this rank in an earlier round.
         (snapshot.process == member.process).then(|| last_call(&snapshot.groups, group, now()))?
+    }
+
+    fn record_of(&self, rank: usize) -> Option<PathBuf> {
+        match &self.folder {
+            Some(folder) => Some(recorder::path_in(folder, self.world_ranks[rank])),
+            None => {
+                let descriptor = self.partings[rank].as_ref()?.record()?;
+                Some(path_by_descriptor(self.members[rank].process, descriptor))
+            }
+        }
     }
 
     /// What was seen of ranks of this group, in words.

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use consort_plan::Layout;
 use consort_sys::host::HostId;
+use consort_sys::parting::Parting;
 use consort_sys::wait::Patience;
 
 use super::{Job, Member, Rank, Shared};
@@ -63,6 +64,7 @@ impl Job {
             members: members.clone(),
             world_ranks: world_ranks.clone(),
             folder: self.recorder.folder().map(Into::into),
+            partings: self.partings(&world_ranks),
             warn_after: self.warn_after,
         });
         let job = self.clone();
@@ -122,6 +124,13 @@ impl Job {
         let patience = self.patience().asking();
         let lookout = post.lookout().clone();
         Ok((Arc::new(Host::new(name, road, post, patience, self.clone())), lookout))
+    }
+
+    /// What those of these ranks of the world leave who are on this host.
+    fn partings(&self, world_ranks: &[u32]) -> Vec<Option<Parting>> {
+        let parting =
+            |rank| Some(self.neighbourhood.as_deref()?.neighbour(rank)?.parting().clone());
+        world_ranks.iter().map(|&rank| parting(rank)).collect()
     }
 
     /// A road whose ranks compare their results, if they are to.

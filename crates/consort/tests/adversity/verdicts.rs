@@ -1,5 +1,6 @@
 //! What the error says of those who did not come, on every rank.
 
+use std::thread;
 use std::time::Duration;
 
 use consort::{CallStage, Condition, Error, Group, ReduceOp, Whereabouts};
@@ -12,8 +13,11 @@ conformance! { [shm tcp mixed]
     a_rank_that_is_killed_is_told_of_with_its_process_and_its_last_call
     a_rank_that_waits_in_another_group_is_found_there
 }
+conformance! { [shm tcp]
+    a_rank_without_a_folder_is_found_while_it_lives
+}
 conformance! { [shm]
-    without_records_the_last_call_is_read_from_the_board
+    of_a_dead_rank_without_a_folder_the_board_has_the_last_call
 }
 
 fn a_rank_that_stands_still_is_told_of_with_its_process_and_its_last_call(case: Case) {
@@ -78,24 +82,39 @@ fn a_rank_that_waits_in_another_group_is_found_there(case: Case) {
     });
 }
 
-fn without_records_the_last_call_is_read_from_the_board(case: Case) {
+fn a_rank_without_a_folder_is_found_while_it_lives(case: Case) {
     case.run(3, |ctx| {
         let group = meet(ctx);
         works(&group);
-        let others = group.split(Some(u32::from(group.rank() == 2)), 0).unwrap().unwrap();
         if ctx.rank() == 2 {
             while group.error().is_none() {
-                std::thread::sleep(Duration::from_millis(1));
+                thread::sleep(Duration::from_millis(1));
             }
             return;
         }
         let error = group.within(BRIEF).all_reduce(&mut [1_u8], ReduceOp::Sum).unwrap_err();
-        let Error::Late { whereabouts, number, .. } = &error else { panic!("{error}") };
+        let Error::Late { whereabouts, .. } = &error else { panic!("{error}") };
+        is_after_its_first_call(ctx, &group, whereabouts, 0, Condition::Alive);
+    });
+}
+
+fn of_a_dead_rank_without_a_folder_the_board_has_the_last_call(case: Case) {
+    let mut job = case.of(3).start(|ctx| {
+        let group = meet(ctx);
+        works(&group);
+        ctx.reach("here");
+        let _: bool = ctx.told(if ctx.rank() == 2 { "never" } else { "it is dead" });
+        let error = group.barrier().unwrap_err();
+        let Error::PeerLost { rank: 2, whereabouts, .. } = &error else { panic!("{error}") };
         let last = whereabouts[0].last_call.as_ref().unwrap();
         assert_eq!((whereabouts[0].rank, last.stage), (2, CallStage::Begun), "{error}");
-        assert_eq!((&*last.group, last.number), ("world", number - 1), "{error}");
-        drop(others);
+        assert_eq!((&*last.group, last.number), ("world", 1), "{error}");
     });
+    (0..3).for_each(|rank| job.await_point(rank, "here"));
+    job.kill(2);
+    job.tell("it is dead", &true);
+    let outcomes = job.wait();
+    assert_eq!(outcomes[..2], [Outcome::Done(()), Outcome::Done(())]);
 }
 
 /// What is known of rank 2, which has made one call: whoever shares a host with it sees that.
