@@ -417,8 +417,8 @@ pub(crate) fn numbered(number: u64, call: &str) -> String {
     if number == 0 { call.to_owned() } else { format!("call {number}, {call}") }
 }
 
-const AFTER_A_LOSS: &str = "look at what it wrote last, or at `consort trace`; Group::shrink lets the \
-                            others go on";
+const AFTER_A_LOSS: &str = "look at what it wrote last, or at `consort trace`; where there was a \
+                            group, Group::shrink lets the others go on";
 const WHEN_LATE: &str = "look at what keeps them, with `consort trace` or a debugger; if they only need \
                          longer, Builder::timeout or CONSORT_TIMEOUT gives it to them";
 
