@@ -6,7 +6,7 @@ use std::time::Duration;
 use consort_store::ErrorKind;
 use consort_sys::host::HostId;
 
-use crate::whereabouts::{Whereabouts, lines};
+use crate::whereabouts::{Reports, lines};
 
 /// The result of every call of this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -188,7 +188,7 @@ pub enum Error {
     )]
     PeerLost {
         /// The group.
-        group: String,
+        group: Box<str>,
         /// Who is gone.
         rank: u32,
         /// Who noticed.
@@ -201,7 +201,7 @@ pub enum Error {
         waited: Duration,
         /// What is known of the one that is gone, and of others that had not come to the call yet; of
         /// the first of them, if they are many.
-        whereabouts: Box<[Whereabouts]>,
+        whereabouts: Reports,
     },
 
     /// Ranks that are alive did not come in time. A call that is late has ended the group.
@@ -212,7 +212,7 @@ pub enum Error {
     )]
     Late {
         /// The group.
-        group: String,
+        group: Box<str>,
         /// Who did not come.
         missing: Vec<u32>,
         /// Who waited.
@@ -224,7 +224,7 @@ pub enum Error {
         /// For how long.
         waited: Duration,
         /// What is known of those who did not come; of the first of them, if they are many.
-        whereabouts: Box<[Whereabouts]>,
+        whereabouts: Reports,
     },
 
     /// A rank lacks what it needs to go on, which has ended the group.

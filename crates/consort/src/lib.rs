@@ -98,7 +98,7 @@ pub use job::{Job, Lists, OwnedCall};
 pub use options::{Transport, UnknownTransport};
 pub use p2p::{Incoming, Outgoing, Tag};
 pub use scope::Scope;
-pub use whereabouts::{CallStage, Condition, LastCall, Whereabouts};
+pub use whereabouts::{CallStage, Condition, LastCall, Reports, Whereabouts};
 pub use work::{Begun, Completion, Failed, Work};
 
 /// Meets the other ranks as the environment says.

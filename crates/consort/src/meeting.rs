@@ -320,13 +320,13 @@ fn exchange(
             Err(Error::Missing { rank, world, waited: started.elapsed(), missing })
         }
         Verdict::Ended { rank, process, host, by } => Err(Error::PeerLost {
-            group: "world".to_owned(),
+            group: "world".into(),
             rank,
             by,
             call: "the meeting".into(),
             number: 0,
             waited: started.elapsed(),
-            whereabouts: Box::new([Whereabouts::of_ended(rank, host, process)]),
+            whereabouts: [Whereabouts::of_ended(rank, host, process)].into_iter().collect(),
         }),
     }
 }

@@ -1,6 +1,7 @@
 //! What is known of ranks that others wait for.
 
 use std::fmt;
+use std::ops::Deref;
 use std::time::Duration;
 
 use consort_sys::host::HostId;
@@ -35,6 +36,42 @@ pub struct Whereabouts {
     pub condition: Condition,
     /// What it called last, in any of its groups, if whoever noticed could see that.
     pub last_call: Option<LastCall>,
+}
+
+/// What is known of several ranks: a slice of [`Whereabouts`] that takes one word of an error.
+///
+/// ```
+/// use consort::Error;
+///
+/// fn where_to_look(error: &Error) -> Vec<String> {
+///     let known = match error {
+///         Error::Late { whereabouts, .. } | Error::PeerLost { whereabouts, .. } => whereabouts,
+///         _ => return Vec::new(),
+///     };
+///     known.iter().map(|it| format!("{}: process {}", it.host, it.process)).collect()
+/// }
+/// # assert!(where_to_look(&Error::Fake).is_empty());
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reports(Box<List>);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct List {
+    all: Vec<Whereabouts>,
+}
+
+impl Deref for Reports {
+    type Target = [Whereabouts];
+
+    fn deref(&self) -> &[Whereabouts] {
+        &self.0.all
+    }
+}
+
+impl FromIterator<Whereabouts> for Reports {
+    fn from_iter<I: IntoIterator<Item = Whereabouts>>(all: I) -> Self {
+        Self(Box::new(List { all: all.into_iter().collect() }))
+    }
 }
 
 /// Whether a rank is there, as far as another knows.

@@ -15,7 +15,7 @@ use consort_sys::record::{CallRecord, GroupRecord, Snapshot, path_by_descriptor}
 use super::verdict::{Seen, Sighting};
 use crate::group::Member;
 use crate::recorder;
-use crate::whereabouts::{CallStage, Whereabouts};
+use crate::whereabouts::{CallStage, Reports, Whereabouts};
 
 /// The ranks of a group, for one of them.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl Roster {
     }
 
     /// What was seen of ranks of this group, in words.
-    pub(super) fn in_words(&self, group: &str, seen: &[Sighting]) -> Box<[Whereabouts]> {
+    pub(super) fn in_words(&self, group: &str, seen: &[Sighting]) -> Reports {
         let whereabouts = |Sighting { rank, condition, last }: &Sighting| {
             let member = self.members.get(*rank as usize)?;
             Some(Whereabouts {

@@ -132,14 +132,14 @@ impl Failure {
                 Error::Mismatch { group, number, first, second }
             }
             Cause::Dead { rank, waiting: Waiting { call, number, waited } } => {
-                let (call, whereabouts) = (call.into(), whereabouts());
+                let (group, call, whereabouts) = (group.into(), call.into(), whereabouts());
                 Error::PeerLost { group, rank, by, call, number, waited, whereabouts }
             }
             Cause::Left { ranks: Ranks(ranks), waiting: Waiting { call, number, .. } } => {
                 Error::Left { group, ranks, by, call: call.into(), number }
             }
             Cause::Late { missing: Ranks(missing), waiting: Waiting { call, number, waited } } => {
-                let (call, whereabouts) = (call.into(), whereabouts());
+                let (group, call, whereabouts) = (group.into(), call.into(), whereabouts());
                 Error::Late { group, missing, by, call, number, waited, whereabouts }
             }
             Cause::Damaged { rank, what } => Error::Damaged { group, rank, what },
