@@ -78,6 +78,17 @@ impl Parting {
         self.word(MOURNED).load(Ordering::Acquire).checked_sub(1)
     }
 
+    /// Says under which descriptor this process has a [recording](crate::record), which the others can read
+    /// while it lives.
+    pub fn show_record(&self, descriptor: u32) {
+        self.word(RECORD).store(descriptor.saturating_add(1), Ordering::Release);
+    }
+
+    /// Under which descriptor it has a recording.
+    pub fn record(&self) -> Option<u32> {
+        self.word(RECORD).load(Ordering::Acquire).checked_sub(1)
+    }
+
     fn word(&self, offset: usize) -> &AtomicU32 {
         // SAFETY: the first page of an arena is used for these words alone, by everyone.
         let word = unsafe { self.arena.word(offset) };
@@ -88,7 +99,9 @@ impl Parting {
 const LEAVE: usize = 0;
 /// The rank and one.
 const MOURNED: usize = 4;
-const BYTES: usize = 8;
+/// The descriptor and one.
+const RECORD: usize = 8;
+const BYTES: usize = 12;
 
 #[cfg(test)]
 mod tests {
@@ -103,14 +116,16 @@ mod tests {
     fn a_process_that_says_nothing_has_said_nothing() {
         let parting = parting();
         assert!(!parting.has_taken_leave());
-        assert_eq!(parting.mourned(), None);
+        assert_eq!((parting.mourned(), parting.record()), (None, None));
     }
 
     #[test]
     fn the_first_of_the_dead_is_remembered() {
         let parting = parting();
+        parting.show_record(0);
         parting.mourn(0);
         parting.mourn(7);
+        assert_eq!(parting.record(), Some(0));
         assert_eq!(parting.mourned(), Some(0));
         assert!(!parting.has_taken_leave());
     }

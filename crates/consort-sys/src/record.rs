@@ -61,4 +61,4 @@ mod write;
 pub use self::layout::{CALLS, GROUPS, SITES};
 pub use self::read::{CallEnd, CallRecord, GroupRecord, Snapshot, Unreadable};
 pub use self::stopwatch::Stopwatch;
-pub use self::write::{About, Journal, Recording};
+pub use self::write::{About, Journal, Recording, path_by_descriptor};

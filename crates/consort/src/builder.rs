@@ -53,6 +53,8 @@ pub struct Builder {
     epoch: Option<u64>,
     timeout: Option<Duration>,
     liveness: Option<Duration>,
+    /// Whether it is to warn at all, if that was said.
+    warn_after: Option<Option<Duration>>,
     interface: Option<String>,
     trace_dir: Option<PathBuf>,
     debug: Option<DebugLevel>,
@@ -210,6 +212,29 @@ impl Builder {
     #[must_use]
     pub fn liveness(mut self, liveness: Duration) -> Self {
         self.liveness = Some(liveness);
+        self
+    }
+
+    /// How long this rank waits for others that are alive before it says so, in a warning that names
+    /// them and what they do instead; 30 seconds if it is not said, never with `None`. It is repeated
+    /// after twice that time, after four times, and so on, until the call ends.
+    ///
+    /// It goes to the program's log ([`tracing`](https://docs.rs/tracing)) at the level `WARN`; if the
+    /// program keeps none, to standard error.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let builder = consort::Builder::new().rank(0).world(1);
+    /// let impatient = builder.clone().warn_after(Duration::from_secs(5)).init()?;
+    /// # drop(impatient);
+    /// let silent = builder.epoch(1).warn_after(None).init()?;
+    /// # drop(silent);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    #[must_use]
+    pub fn warn_after(mut self, time: impl Into<Option<Duration>>) -> Self {
+        self.warn_after = Some(time.into());
         self
     }
 

@@ -25,6 +25,8 @@ pub(crate) struct Said {
     pub(crate) joins: bool,
     pub(crate) timeout: Option<std::time::Duration>,
     pub(crate) liveness: Option<std::time::Duration>,
+    /// `Some(None)` if it is not to warn at all.
+    pub(crate) warn_after: Option<Option<std::time::Duration>>,
     pub(crate) interface: Option<String>,
     pub(crate) trace_dir: Option<String>,
     pub(crate) debug: Option<DebugLevel>,
@@ -64,6 +66,7 @@ impl Variables {
             joins: self.is_on("CONSORT_JOIN", &mut wrong),
             timeout: self.duration("CONSORT_TIMEOUT", &mut wrong),
             liveness: self.duration("CONSORT_LIVENESS", &mut wrong),
+            warn_after: self.duration_or_off("CONSORT_WARN_AFTER", &mut wrong),
             interface: self.text("CONSORT_INTERFACE"),
             trace_dir: self.text("CONSORT_TRACE_DIR"),
             debug: self.debug(&mut wrong),
@@ -207,14 +210,39 @@ impl Variables {
     }
 
     fn duration(&self, name: &str, wrong: &mut Vec<String>) -> Option<std::time::Duration> {
+        self.checked(name, positive, wrong)
+    }
+
+    fn duration_or_off(
+        &self,
+        name: &str,
+        wrong: &mut Vec<String>,
+    ) -> Option<Option<std::time::Duration>> {
+        self.checked(name, positive_or_off, wrong)
+    }
+
+    fn checked<T>(
+        &self,
+        name: &str,
+        read: impl FnOnce(&str) -> Result<T, String>,
+        wrong: &mut Vec<String>,
+    ) -> Option<T> {
         let text = self.0.get(name)?;
-        match positive(text) {
-            Ok(duration) => Some(duration),
+        match read(text) {
+            Ok(value) => Some(value),
             Err(reason) => {
                 wrong.push(format!("{name}={text}: {reason}"));
                 None
             }
         }
+    }
+}
+
+/// A length of time that is not nothing, or `off`.
+fn positive_or_off(text: &str) -> Result<Option<std::time::Duration>, String> {
+    match text {
+        "off" => Ok(None),
+        _ => positive(text).map(Some).map_err(|reason| format!("{reason}, or off")),
     }
 }
 
@@ -234,6 +262,7 @@ pub fn check_variable(name: &str, value: &str) -> Result<(), String> {
     match name {
         "CONSORT_TIMEOUT" | "CONSORT_LIVENESS" => positive(value).map(drop),
         DEBUG => value.parse::<DebugLevel>().map(drop).map_err(|error| error.to_string()),
+        "CONSORT_WARN_AFTER" => positive_or_off(value).map(drop),
         _ => Wishes::default().take(name, value),
     }
 }
@@ -272,7 +301,7 @@ const OURS: &str = "CONSORT_";
 const DEBUG: &str = "CONSORT_DEBUG";
 /// The variables of consort's own. `CONSORT_LOG` is the `consort` program's, the others are for
 /// [`init`](crate::init), which explains them.
-pub const VARIABLES: [&str; 18] = [
+pub const VARIABLES: [&str; 19] = [
     "CONSORT_RDZV",
     "CONSORT_SECRET_FILE",
     "CONSORT_JOB",
@@ -280,6 +309,7 @@ pub const VARIABLES: [&str; 18] = [
     "CONSORT_JOIN",
     "CONSORT_TIMEOUT",
     "CONSORT_LIVENESS",
+    "CONSORT_WARN_AFTER",
     "CONSORT_INTERFACE",
     "CONSORT_TRANSPORT",
     "CONSORT_ENCRYPT",

@@ -6,6 +6,8 @@ use std::time::Duration;
 use consort_store::ErrorKind;
 use consort_sys::host::HostId;
 
+use crate::whereabouts::{Reports, lines};
+
 /// The result of every call of this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -181,12 +183,12 @@ pub enum Error {
     /// A rank's process is gone, or its host is out of reach, which has ended the group.
     #[error(
         "group {group}: rank {rank} is gone: its process has ended, or cannot be reached; rank {by} \
-         noticed {} in {}",
-        after(*.waited), numbered(*.number, .call)
+         noticed {} in {}{}",
+        after(*.waited), numbered(*.number, .call), lines(.whereabouts, AFTER_A_LOSS)
     )]
     PeerLost {
         /// The group.
-        group: String,
+        group: Box<str>,
         /// Who is gone.
         rank: u32,
         /// Who noticed.
@@ -197,17 +199,20 @@ pub enum Error {
         number: u64,
         /// For how long.
         waited: Duration,
+        /// What is known of the one that is gone, and of others that had not come to the call yet; of
+        /// the first of them, if they are many.
+        whereabouts: Reports,
     },
 
     /// Ranks that are alive did not come in time. A call that is late has ended the group.
     #[error(
         "group {group}: rank {by} waited {waited:.1?} in {}, for ranks {missing:?}, which are alive \
-         but have not come so far",
-        numbered(*.number, .call)
+         but have not come so far{}",
+        numbered(*.number, .call), lines(.whereabouts, WHEN_LATE)
     )]
     Late {
         /// The group.
-        group: String,
+        group: Box<str>,
         /// Who did not come.
         missing: Vec<u32>,
         /// Who waited.
@@ -218,6 +223,8 @@ pub enum Error {
         number: u64,
         /// For how long.
         waited: Duration,
+        /// What is known of those who did not come; of the first of them, if they are many.
+        whereabouts: Reports,
     },
 
     /// A rank lacks what it needs to go on, which has ended the group.
@@ -406,9 +413,14 @@ fn after(waited: Duration) -> String {
 }
 
 /// A call, with its number if it has one.
-fn numbered(number: u64, call: &str) -> String {
+pub(crate) fn numbered(number: u64, call: &str) -> String {
     if number == 0 { call.to_owned() } else { format!("call {number}, {call}") }
 }
+
+const AFTER_A_LOSS: &str = "look at what it wrote last, or at `consort trace`; where there was a \
+                            group, Group::shrink lets the others go on";
+const WHEN_LATE: &str = "look at what keeps them, with `consort trace` or a debugger; if they only need \
+                         longer, Builder::timeout or CONSORT_TIMEOUT gives it to them";
 
 #[cfg(test)]
 mod tests {

@@ -130,9 +130,9 @@ pub struct Group {
 pub(crate) struct Shared {
     name: String,
     rank: Rank,
-    members: Vec<Member>,
+    members: Arc<[Member]>,
     /// The ranks of the members in the world.
-    world_ranks: Vec<u32>,
+    world_ranks: Arc<[u32]>,
     backend: Arc<dyn Backend>,
     /// What its threads know of the ranks, unless somebody else carries out its calls.
     lookout: Option<Lookout>,
@@ -155,6 +155,8 @@ pub(crate) struct Job {
     /// Where ranks settle things among themselves. It does not wait long for a store that is gone.
     pub(crate) registry: Arc<dyn Store>,
     pub(crate) options: Options,
+    /// How long a rank waits for others before it says so, if it ever does.
+    pub(crate) warn_after: Option<Duration>,
     pub(crate) recorder: Own<Recorder>,
     /// `None` if this process only pretends to be a rank.
     pub(crate) neighbourhood: Option<Own<Neighbourhood>>,
@@ -427,11 +429,13 @@ impl Group {
         }
     }
 
-    /// Why the group has failed, if it has: the error that its next call would give. Never waits,
-    /// even while another thread is in a call.
+    /// Why the group has failed, if it has: the error that its next call would give. Never waits
+    /// for other ranks, even while another thread is in a call.
     ///
-    /// It is what this rank knows. That another rank has given the group up it knows at once; that
-    /// one has died is found out by whoever waits for it.
+    /// It is what this rank knows. That another rank has given the group up it knows at once, and so it
+    /// does that the process of one on its host, or of one that it has a connection to, has ended though
+    /// that rank has not left the group: then the group ends here, with an error that names that rank,
+    /// and on all other ranks. Of a death elsewhere it hears when another rank has found it.
     ///
     /// ```
     /// let group = consort::Builder::new().rank(0).world(1).init()?;

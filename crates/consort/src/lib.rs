@@ -61,6 +61,7 @@ mod job;
 mod meeting;
 mod metering;
 mod neighbourhood;
+mod notice;
 mod options;
 mod owned;
 mod p2p;
@@ -69,6 +70,7 @@ mod scope;
 pub mod symm;
 pub mod trace;
 mod verdict;
+mod whereabouts;
 mod wire;
 mod work;
 
@@ -99,6 +101,7 @@ pub use job::{Job, Lists, OwnedCall};
 pub use options::{Transport, UnknownTransport};
 pub use p2p::{Incoming, Outgoing, Tag};
 pub use scope::Scope;
+pub use whereabouts::{CallStage, Condition, LastCall, Reports, Whereabouts};
 pub use work::{Begun, Completion, Failed, Work};
 
 /// Meets the other ranks as the environment says.
@@ -125,6 +128,7 @@ pub use work::{Begun, Completion, Failed, Work};
 /// | `CONSORT_JOIN` | whether to [join](Builder::join) a job that runs: `on` or `off` | `off` |
 /// | `CONSORT_TIMEOUT` | how long to wait for the other ranks | `10m` |
 /// | `CONSORT_LIVENESS` | how long a host may be silent | `10s` |
+/// | `CONSORT_WARN_AFTER` | how long to wait before a [warning](Builder::warn_after) that names the ranks waited for; `off`: never | `30s` |
 /// | `CONSORT_INTERFACE` | the name or address of the network interface to use | the one that leads to the store |
 /// | `CONSORT_TRANSPORT` | what data travels over: `auto`, `shm` or `tcp` ([`Transport`]) | `auto` |
 /// | `CONSORT_ENCRYPT` | whether data is encrypted between hosts: `on` or `off` | `off` |

@@ -1,9 +1,11 @@
 //! The meeting itself: find the store, show cards, compare them.
 
+mod attendance;
 mod claim;
 mod lobby;
 mod processors;
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -19,6 +21,7 @@ use consort_sys::host::HostId;
 use consort_sys::net::{Choice, choose};
 use consort_sys::origin::Own;
 
+use self::attendance::Attendance;
 use self::claim::{place_of, take_place};
 pub(crate) use self::lobby::{Lobby, Ticket, Welcome};
 pub(crate) use self::processors::Processors;
@@ -29,10 +32,11 @@ use crate::duration;
 use crate::error::{Error, Result};
 use crate::group::{Group, Job, Member, Rank};
 use crate::home::{Home, HomeStore};
-use crate::neighbourhood::{Neighbourhood, Settled, set_apart};
+use crate::neighbourhood::{Neighbourhood, Round, Settled, set_apart};
 use crate::options::Transport;
 use crate::recorder::Recorder;
-use crate::verdict::{self, LAST_LOOK, Verdict, decode, encode, name_absent};
+use crate::verdict::{self, LAST_LOOK, Verdict, name_absent};
+use crate::whereabouts::Whereabouts;
 use crate::wire::{self, Site};
 
 /// Waits until the ranks of a job that runs take this process in, and meets them.
@@ -104,11 +108,19 @@ pub(crate) fn hold(invitation: &Invitation, exits: Vec<Arc<Own<Exit>>>) -> Resul
     let wire = match wired {
         true => {
             let site = site(invitation, &members, peer, cores);
-            Some(wire::meet(&site, hatches, &meeting, until)?)
+            let round = Round::new(&meeting, invitation.rank, &members, until);
+            let wire = wire::meet(&site, hatches, &meeting, &round);
+            Some(wire.map_err(|error| match error {
+                // They find that out by themselves.
+                Error::Missing { .. } | Error::Store(_) => error,
+                other => round.give_up(other),
+            })?)
         }
         false => None,
     };
     let home = Home::of(invitation.rank);
+    let recorder = Recorder::begin(invitation);
+    neighbourhood.show_record(&recorder);
     let job = Job {
         name: invitation.job.clone(),
         epoch: invitation.epoch,
@@ -116,7 +128,8 @@ pub(crate) fn hold(invitation: &Invitation, exits: Vec<Arc<Own<Exit>>>) -> Resul
         store: Arc::new(HomeStore::new(home, Arc::new(program))),
         registry: Arc::new(HomeStore::new(home, Arc::new(registry))),
         options: invitation.options.clone(),
-        recorder: Own::new(Recorder::begin(invitation)),
+        warn_after: invitation.warn_after,
+        recorder: Own::new(recorder),
         neighbourhood: Some(Own::new(neighbourhood)),
         wire: wire.map(Own::new),
         lobby: Some((lobby, invitation.clone())),
@@ -292,10 +305,11 @@ fn exchange(
         process: std::process::id(),
         processors: Processors::here(),
     };
+    let mut attendance = Attendance::sign(meeting, rank, world)?;
     verdict::show(meeting, rank, &mine)?;
     let verdict = match rank {
-        0 => give_verdict(world, meeting, until)?,
-        _ => hear_verdict(world, meeting, until)?,
+        0 => give_verdict(world, meeting, &mut attendance, until)?,
+        _ => hear_verdict(world, meeting, &mut attendance, until)?,
     };
     match verdict {
         Verdict::Agreed(cards) => match misfit(&cards, rank, world, &mine) {
@@ -306,31 +320,47 @@ fn exchange(
         Verdict::Missing(missing) => {
             Err(Error::Missing { rank, world, waited: started.elapsed(), missing })
         }
+        Verdict::Ended { rank, process, host, by } => Err(Error::PeerLost {
+            group: "world".into(),
+            rank,
+            by,
+            call: "the meeting".into(),
+            number: 0,
+            waited: started.elapsed(),
+            whereabouts: [Whereabouts::of_ended(rank, host, process)].into_iter().collect(),
+        }),
     }
 }
 
-fn give_verdict(world: u32, meeting: &dyn Store, until: Deadline) -> Result<Verdict> {
-    let verdict = verdict::judge(world, meeting, until)?;
-    meeting.set(VERDICT, &encode(&verdict))?;
-    Ok(verdict)
+fn give_verdict(
+    world: u32,
+    meeting: &dyn Store,
+    attendance: &mut Attendance<'_>,
+    until: Deadline,
+) -> Result<Verdict> {
+    let attendance = RefCell::new(attendance);
+    let slice = || attendance.borrow().slice();
+    let look_round = || attendance.borrow_mut().look_round();
+    let verdict = verdict::judge(world, meeting, until, slice, look_round)?;
+    attendance.into_inner().settle(verdict)
 }
 
 /// Everyone else's part. Rank 0's word comes a little after the deadline if ranks are missing; if
 /// it does not come at all, rank 0 is one of them, or has died since it came.
-fn hear_verdict(world: u32, meeting: &dyn Store, until: Deadline) -> Result<Verdict> {
+fn hear_verdict(
+    world: u32,
+    meeting: &dyn Store,
+    attendance: &mut Attendance<'_>,
+    until: Deadline,
+) -> Result<Verdict> {
     let later = until.instant().map_or(Deadline::never(), |at| Deadline::at(at + LAST_LOOK));
-    match meeting.get(VERDICT, later) {
-        Ok(bytes) => Ok(decode(&bytes).unwrap_or_else(|reason| {
-            Verdict::Differs(format!("  consort version: rank 0's verdict {reason}"))
-        })),
-        Err(StoreError::Timeout { missing, .. }) if missing.count > 0 => {
-            let came: HashSet<String> = meeting.list_keys()?.into_iter().collect();
-            let absent = (0..world).filter(|rank| !came.contains(&place_of(*rank)));
-            let silent = "rank 0 came but gave no verdict, so it has probably died";
-            Ok(Verdict::Missing(name_absent(absent).unwrap_or_else(|| silent.to_owned())))
-        }
-        Err(other) => Err(other.into()),
+    if let Some(verdict) = attendance.await_verdict(later)? {
+        return Ok(verdict);
     }
+    let came: HashSet<String> = meeting.list_keys()?.into_iter().collect();
+    let absent = (0..world).filter(|rank| !came.contains(&place_of(*rank)));
+    let silent = "rank 0 came but gave no verdict, so it has probably died";
+    Ok(Verdict::Missing(name_absent(absent).unwrap_or_else(|| silent.to_owned())))
 }
 
 /// Why this rank has no place among those who agreed without it, if so: rank 0 cannot know of

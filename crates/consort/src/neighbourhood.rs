@@ -21,10 +21,11 @@ use consort_sys::wait::Patience;
 
 pub(crate) use self::agreement::AGREEMENT;
 pub(crate) use self::apart::set_apart;
-use self::round::Round;
+pub(crate) use self::round::Round;
 use crate::engine::{Lane, Neighbour, Place};
 use crate::error::{Error, Result};
 use crate::group::Member;
+use crate::recorder::Recorder;
 use crate::symm::Held;
 
 /// This rank and those that it shares memory with.
@@ -191,6 +192,13 @@ impl Neighbourhood {
     /// This rank's memory.
     pub(crate) fn arena(&self) -> &Arena {
         &self.arena
+    }
+
+    /// Has the others know where they find what this rank has recorded of its calls.
+    pub(crate) fn show_record(&self, recorder: &Recorder) {
+        if let Some(descriptor) = recorder.descriptor() {
+            Parting::of(&self.arena).show_record(descriptor);
+        }
     }
 
     /// How to wait for a neighbour.

@@ -1,6 +1,6 @@
 //! Where this rank writes down what it does, for `consort trace`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use consort_sys::record::{About, Journal, Recording, Snapshot};
@@ -16,12 +16,14 @@ pub(crate) struct Recorder {
     recording: Option<Arc<Recording>>,
     rank: u32,
     level: DebugLevel,
+    /// If it is in a file: where.
+    folder: Option<PathBuf>,
 }
 
 impl Recorder {
     /// For somebody who only pretends to be a rank.
     pub(crate) fn none() -> Self {
-        Self { recording: None, rank: 0, level: DebugLevel::Off }
+        Self { recording: None, folder: None, rank: 0, level: DebugLevel::Off }
     }
 
     pub(crate) fn begin(invitation: &Invitation) -> Self {
@@ -29,14 +31,16 @@ impl Recorder {
         let sites = *debug >= DebugLevel::Detail;
         let about = About { rank: *rank, world: *world, epoch: *epoch, job, sites };
         let in_file = |folder: &Path| {
-            let path = folder.join(file_name(*rank));
+            let path = path_in(folder, *rank);
             let made = Recording::in_file(&path, &about);
             warn(made, &format!("rank {rank} leaves no record in {}", folder.display()))
         };
-        let recording = trace_dir.as_deref().and_then(in_file).or_else(|| {
+        let recording = trace_dir.as_deref().and_then(in_file);
+        let folder = trace_dir.clone().filter(|_| recording.is_some());
+        let recording = recording.or_else(|| {
             warn(Recording::private(&about), &format!("rank {rank} does not record its calls"))
         });
-        Self { recording, rank: *rank, level: *debug }
+        Self { recording, folder, rank: *rank, level: *debug }
     }
 
     /// Says that this rank is in a group that was formed.
@@ -57,6 +61,16 @@ impl Recorder {
         journal
     }
 
+    /// The folder that it is in, if it is in one.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    /// Under which descriptor others of this host find it, if they can.
+    pub(crate) fn descriptor(&self) -> Option<u32> {
+        self.recording.as_ref()?.descriptor()
+    }
+
     /// What was written down so far.
     pub(crate) fn snapshot(&self) -> Option<Snapshot> {
         self.recording.as_deref().map(Snapshot::of)
@@ -69,6 +83,11 @@ impl Drop for Recorder {
             recording.take_leave();
         }
     }
+}
+
+/// Where a rank of the world leaves its record in a folder.
+pub(crate) fn path_in(folder: &Path, rank: u32) -> PathBuf {
+    folder.join(file_name(rank))
 }
 
 /// How the file of a rank is called.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use consort_store::{Deadline, Error as StoreError, Missing, Store};
+use consort_sys::host::HostId;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,8 @@ pub(crate) enum Verdict {
     Differs(String),
     /// Who did not come.
     Missing(String),
+    /// A process that had come has ended, as this rank has found out.
+    Ended { rank: u32, process: u32, host: HostId, by: u32 },
 }
 
 /// Shows a card to rank 0: a rank's number, then its card.
@@ -32,15 +35,31 @@ pub(crate) fn show(meeting: &dyn Store, rank: u32, card: &Card) -> Result<()> {
 }
 
 /// Rank 0's part: takes the cards as they come and judges them. Once it is clear that they differ
-/// nobody is waited for any more, but all who are here are shown.
-pub(crate) fn judge(world: u32, meeting: &dyn Store, mut until: Deadline) -> Result<Verdict> {
+/// nobody is waited for any more, but all who are here are shown. Now and then, when `slice` says, it
+/// looks round, and hears of a verdict that there is already.
+pub(crate) fn judge(
+    world: u32,
+    meeting: &dyn Store,
+    mut until: Deadline,
+    slice: impl Fn() -> Deadline,
+    mut look_round: impl FnMut() -> Result<Option<Verdict>>,
+) -> Result<Verdict> {
     let mut table = Table { world, ..Table::default() };
     loop {
         // When all have come, look for those who should not have.
-        let limit = if table.is_complete() { Deadline::now() } else { until };
+        let limit = if table.is_complete() { Deadline::now() } else { until.min(slice()) };
         match meeting.pop(SHOWN, limit) {
             Ok(shown) => table.take(&shown),
-            Err(StoreError::Timeout { missing, .. }) if missing.count > 0 => break,
+            Err(StoreError::Timeout { missing, .. })
+                if missing.count > 0 || !until.has_passed() =>
+            {
+                if table.is_complete() || until.has_passed() {
+                    break;
+                }
+                if let Some(verdict) = look_round()? {
+                    return Ok(verdict);
+                }
+            }
             Err(other) => return Err(other.into()),
         }
         if table.differs {
@@ -122,7 +141,6 @@ pub(crate) const LAST_LOOK: Duration = Duration::from_secs(1);
 #[cfg(test)]
 mod tests {
     use consort_store::MemStore;
-    use consort_sys::host::HostId;
     use proptest::prelude::*;
 
     use super::*;
@@ -139,7 +157,12 @@ mod tests {
         for (rank, said) in shown {
             show(&meeting, *rank, &card(said)).unwrap();
         }
-        judge(world, &meeting, Deadline::after(limit)).unwrap()
+        judged_at(world, &meeting, limit)
+    }
+
+    fn judged_at(world: u32, meeting: &MemStore, limit: Duration) -> Verdict {
+        let never = Deadline::never;
+        judge(world, meeting, Deadline::after(limit), never, || Ok(None)).unwrap()
     }
 
     #[test]
@@ -169,12 +192,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_found_while_looking_round_is_the_verdict() {
+        let (meeting, looks) = (MemStore::new(), std::cell::Cell::new(0));
+        show(&meeting, 1, &card("3")).unwrap();
+        let look_round = || {
+            looks.set(looks.get() + 1);
+            Ok((looks.get() == 3).then(|| Verdict::Missing("found".to_owned())))
+        };
+        let verdict = judge(3, &meeting, Deadline::after(LONG), Deadline::now, look_round).unwrap();
+        assert_eq!((verdict, looks.get()), (Verdict::Missing("found".to_owned()), 3));
+    }
+
+    #[test]
     fn a_card_that_cannot_be_read_is_a_difference() {
         let meeting = MemStore::new();
         show(&meeting, 0, &card("2")).unwrap();
         meeting.push(SHOWN, &[1, 0, 0, 0, 255]).unwrap();
         meeting.push(SHOWN, &[1]).unwrap();
-        let Verdict::Differs(text) = judge(2, &meeting, Deadline::after(LONG)).unwrap() else {
+        let Verdict::Differs(text) = judged_at(2, &meeting, LONG) else {
             panic!("they do not agree");
         };
         assert!(text.contains("rank 1's card cannot be read here"), "{text}");
@@ -197,6 +232,9 @@ mod tests {
             prop::collection::vec(any_card(), 0..5).prop_map(Verdict::Agreed),
             ".{0,40}".prop_map(Verdict::Differs),
             ".{0,40}".prop_map(Verdict::Missing),
+            any::<(u32, u32, u32)>().prop_map(|(rank, process, by)| {
+                Verdict::Ended { rank, process, host: HostId::here().unwrap(), by }
+            }),
         ]
     }
 

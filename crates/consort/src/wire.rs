@@ -356,9 +356,12 @@ impl Switch {
         Ok(())
     }
 
-    /// Enters a group. Gives what tells whether it has ended.
-    pub(crate) fn enter(&self, group: u64) -> Arc<OnceLock<Ending>> {
-        self.lock().stations.entry(group).or_default().ending.clone()
+    /// Enters a group of these ranks of the world. Gives what tells whether it has ended.
+    pub(crate) fn enter(&self, group: u64, ranks: &[u32]) -> Arc<OnceLock<Ending>> {
+        let mut hub = self.lock();
+        let station = hub.stations.entry(group).or_default();
+        station.ranks = ranks.into();
+        station.ending.clone()
     }
 
     /// Leaves a group of these ranks of the world: says so to them, and forgets what came. If the group
@@ -410,13 +413,18 @@ impl Switch {
         let mut hub = self.lock();
         let peer = &mut hub.peers[rank as usize];
         if let Some(silence) = peer.silence(self.liveness) {
-            peer.lose(&format!("its host has acknowledged nothing for {silence:.1?}"));
+            peer.lose_host(silence);
         }
         let is_lost = peer.is_lost();
         if is_lost {
             self.mourn_with(&mut hub, rank);
         }
         is_lost
+    }
+
+    /// Whether nothing is heard of the host of a rank of the world that is lost.
+    pub(crate) fn is_out_of_reach(&self, rank: u32) -> bool {
+        self.lock().peers[rank as usize].is_out_of_reach()
     }
 
     /// Whether a rank of the world has left a group.

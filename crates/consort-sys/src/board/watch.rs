@@ -1,7 +1,7 @@
 //! What other threads hold of a board.
 
-use super::Blocks;
 use super::steps::{Lines, reaches};
+use super::{Blocks, Entry};
 use crate::alert::Sleepers;
 use std::sync::atomic::AtomicU32;
 
@@ -63,6 +63,11 @@ impl Alarm {
     #[inline]
     pub fn is_halted(&self) -> bool {
         self.blocks.is_halted(self.me)
+    }
+
+    /// The last call that a rank has noted, if it has made any.
+    pub fn last_call(&self, rank: usize) -> Option<Entry> {
+        self.blocks.0[rank].history().entries().pop()
     }
 
     /// How the group has ended, if it has.

@@ -3,10 +3,11 @@
 use std::fs::File;
 use std::io;
 use std::mem::offset_of;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 
+use rustix::fs::OFlags;
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 use thiserror::Error;
 
@@ -130,7 +131,9 @@ impl Snapshot {
     /// When it cannot be read, or is not a recording of this version.
     pub fn read(path: &Path) -> Result<Self, Unreadable> {
         let failed = |source| Unreadable::File { path: path.to_owned(), source };
-        let file = File::open(path).map_err(failed)?;
+        // It may be anything that somebody calls a recording, which may have to be waited for.
+        let flags = OFlags::NONBLOCK.bits() as i32;
+        let file = File::options().read(true).custom_flags(flags).open(path).map_err(failed)?;
         let first = copy(&file).map_err(failed)?;
         AtomicU64::in_order();
         let second = copy(&file).map_err(failed)?;

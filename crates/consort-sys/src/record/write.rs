@@ -4,14 +4,15 @@ use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io;
 use std::mem::offset_of;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::panic::Location;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::fs::{FallocateFlags, FlockOperation, fallocate, fcntl_lock};
+use rustix::fs::{FallocateFlags, FlockOperation, MemfdFlags, fallocate, fcntl_lock, memfd_create};
 
 use super::entry::Word;
 use super::layout::{GROUPS, Group, Layout, MAGIC, Page, VERSION, group, head};
@@ -64,17 +65,30 @@ impl Recording {
         made
     }
 
-    /// Records in memory that ends with this process.
+    /// Records in memory that ends with this process: in a file without a name, so that others can
+    /// [read](path_by_descriptor) it meanwhile, or where there are none in memory that nobody else sees.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is no memory.
     pub fn private(about: &About<'_>) -> io::Result<Arc<Self>> {
-        Ok(Self::new(Map::private()?, None, about))
+        let unnamed = memfd_create("consort-record", MemfdFlags::CLOEXEC);
+        let shared = unnamed.map_err(io::Error::from).and_then(|it| Self::fill(it.into(), about));
+        shared.or_else(|_| Ok(Self::new(Map::private()?, None, about)))
+    }
+
+    /// The descriptor by which the others of this host find it, if it is in a file:
+    /// [`path_by_descriptor`].
+    pub fn descriptor(&self) -> Option<u32> {
+        u32::try_from(self.file.as_ref()?.as_raw_fd()).ok()
     }
 
     fn make_file(path: &Path, about: &About<'_>) -> io::Result<Arc<Self>> {
         let mut options = File::options();
-        let file = options.read(true).write(true).create_new(true).mode(0o600).open(path)?;
+        Self::fill(options.read(true).write(true).create_new(true).mode(0o600).open(path)?, about)
+    }
+
+    /// Records in a file that is empty yet.
+    fn fill(file: File, about: &About<'_>) -> io::Result<Arc<Self>> {
         file.set_len(size_of::<Layout>() as u64)?;
         // What is written later must have its memory now: a full file system would kill the writer.
         let taken = if about.sites { offset_of!(Layout, groups) } else { size_of::<Page>() };
@@ -178,6 +192,12 @@ impl Recording {
         write_moment(&self.map.head, head::LATEST + 1, Moment::now(self.ticks));
         self.map.head.set(head::LATEST, stamp.wrapping_add(2));
     }
+}
+
+/// Where another process of this host finds a recording that has [this descriptor](Recording::descriptor)
+/// in the process with this number, while that lives and lets itself be looked at.
+pub fn path_by_descriptor(process: u32, descriptor: u32) -> PathBuf {
+    format!("/proc/{process}/fd/{descriptor}").into()
 }
 
 /// What a rank does in one group. One thread at a time carries out a group's calls, and writes them

@@ -77,6 +77,17 @@ impl<T> Job<T> {
         }
     }
 
+    /// Waits until a rank has ended, however that was.
+    ///
+    /// # Panics
+    /// When the limit comes first.
+    pub fn await_end(&mut self, rank: u32) {
+        let _ = self.process(rank).wait();
+        if self.watchdog.has_expired().is_some() {
+            self.fail("all were killed");
+        }
+    }
+
     /// Tells all ranks something, once; see [`told`](super::Context::told).
     pub fn tell<M: Serialize>(&self, name: &str, message: &M) {
         self.layout.tell(name, message);

@@ -24,6 +24,8 @@ pub(crate) struct Invitation {
     pub(crate) growth: u32,
     pub(crate) timeout: Duration,
     pub(crate) liveness: Duration,
+    /// How long this rank waits for others before it says so, if it ever does.
+    pub(crate) warn_after: Option<Duration>,
     pub(crate) interface: Option<String>,
     /// Where this rank leaves a record of what it does.
     pub(crate) trace_dir: Option<PathBuf>,
@@ -55,6 +57,7 @@ impl Builder {
             growth: 0,
             timeout: self.timeout.or(environment.timeout).unwrap_or(DEFAULT_TIMEOUT),
             liveness: self.liveness.or(environment.liveness).unwrap_or(DEFAULT_LIVENESS),
+            warn_after: self.warn_after.or(environment.warn_after).unwrap_or(DEFAULT_WARN_AFTER),
             interface: self.interface.or(environment.interface),
             trace_dir: self.trace_dir.or(environment.trace_dir.map(PathBuf::from)),
             debug: self.debug.or(environment.debug).unwrap_or_default(),
@@ -151,3 +154,4 @@ pub(super) fn incomplete(found: &str, wrong: &[String]) -> Error {
 
 pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 const DEFAULT_LIVENESS: Duration = Duration::from_secs(10);
+const DEFAULT_WARN_AFTER: Option<Duration> = Some(Duration::from_secs(30));

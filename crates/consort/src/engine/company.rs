@@ -43,6 +43,16 @@ pub(crate) trait Company: Send + Sync + fmt::Debug {
     /// Whether a rank's process has ended, or its host is gone.
     fn is_dead(&self, rank: usize) -> bool;
 
+    /// Whether a rank counts as dead only because nothing is heard of its host.
+    fn is_out_of_reach(&self, _rank: usize) -> bool {
+        false
+    }
+
+    /// The last call that a rank has noted where this one can read it: which of the group's, and what.
+    fn last_call(&self, _rank: usize) -> Option<(u64, [u64; 2])> {
+        None
+    }
+
     /// Leaves word for all processes of the job that a rank is dead, before this one ends.
     fn mourn(&self, rank: usize);
 
@@ -119,6 +129,22 @@ impl Peers {
         match self {
             Self::Here { neighbours, .. } => neighbours[rank].is_dead(),
             Self::Apart(company) => company.is_dead(rank),
+        }
+    }
+
+    /// Whether a rank counts as dead only because nothing is heard of its host.
+    pub(super) fn is_out_of_reach(&self, rank: usize) -> bool {
+        match self {
+            Self::Here { .. } => false,
+            Self::Apart(company) => company.is_out_of_reach(rank),
+        }
+    }
+
+    /// The last call that a rank has noted where this one can read it: which of the group's, and what.
+    pub(super) fn last_call(&self, rank: usize) -> Option<(u64, [u64; 2])> {
+        match self {
+            Self::Here { alarm, .. } => alarm.last_call(rank).map(|it| (it.number, it.call)),
+            Self::Apart(company) => company.last_call(rank),
         }
     }
 

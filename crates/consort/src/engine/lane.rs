@@ -379,7 +379,9 @@ impl Lane {
         let Self { board, lookout, number, .. } = self;
         let waited = board.wait(rank, step, || {
             lookout.note_wait(*number, rank);
-            lookout.judge(&[rank], || patient.is_late())
+            lookout.judge(&[rank], || patient.is_late())?;
+            patient.warn(lookout, *number, &[rank]);
+            Ok(())
         });
         waited.or_else(|stuck| self.give_up(stuck, rank, step, patient))
     }
@@ -397,6 +399,7 @@ impl Lane {
                 if let Err(stuck) = self.lookout.judge(&[rank], || patient.is_late()) {
                     return self.give_up(stuck, rank, step, patient);
                 }
+                patient.warn(&self.lookout, self.number, &[rank]);
                 notes.sleep_on(self.board.watch(rank, step));
             }
             wait_once().await;

@@ -10,6 +10,7 @@ use consort_sys::reach::Unread;
 use super::company::Peers;
 use super::diary::Diary;
 use super::fate::Fate;
+use super::roster::Roster;
 use super::verdict::{Cause, Ranks, Waiting};
 use crate::error::Error;
 use crate::group::Presence;
@@ -102,6 +103,32 @@ impl Lookout {
         }
     }
 
+    /// Says who the group's ranks are.
+    pub(crate) fn introduce(&self, roster: Roster) {
+        self.fate.introduce(roster);
+    }
+
+    /// How long somebody waits before it [says so](Self::warn), if it ever does.
+    pub(crate) fn warn_after(&self) -> Option<Duration> {
+        self.fate.warn_after()
+    }
+
+    /// Says that this rank has waited long for these, and still does: for those of them in the end that
+    /// are not known to have come, and for all others that are known not to have.
+    #[cold]
+    pub(crate) fn warn(&self, waiting: &Waiting, awaited: &[usize]) {
+        let awaited = awaited.iter().map(|&rank| self.in_the_end(self.number(rank), waiting));
+        let awaited: Vec<usize> = awaited.collect();
+        let has_come = |rank: usize| {
+            let last = self.fate.peers().last_call(rank);
+            last.is_some_and(|(last, _)| waiting.number > 0 && last >= waiting.number)
+        };
+        let mut missing = self.fate.behind(waiting.number);
+        missing.extend(awaited.iter().copied().filter(|&rank| !has_come(rank)));
+        let missing = if missing.is_empty() { awaited } else { missing };
+        self.fate.warn(missing.into_iter().collect(), waiting);
+    }
+
     /// Writes down that a call has to wait for a rank.
     pub(super) fn note_wait(&self, number: u64, rank: usize) {
         self.diary().wait_for(number, self.number(rank));
@@ -164,7 +191,8 @@ impl Lookout {
                 None => Stuck::Left { ranks: ranks.to_vec() },
             });
         }
-        match here.find(|&rank| self.is_dead(rank)) {
+        // One that has ended in good order may have said so only now.
+        match here.find(|&rank| self.is_dead(rank) && !self.has_left(rank)) {
             Some(rank) => Err(Stuck::Dead { rank: self.first_before(self.number(rank)) }),
             None if is_late() => Err(Stuck::Late),
             None => {
@@ -176,11 +204,30 @@ impl Lookout {
         }
     }
 
+    /// Looks whether all ranks are there, for one who waits for none of them; but not if that was looked
+    /// at a moment ago. If one is dead the group ends, as it would when somebody waits for it.
+    pub(crate) fn look_round(&self) -> Option<Error> {
+        if !self.fate.is_to_look_round() {
+            return None;
+        }
+        let others = (0..self.world()).filter(|&rank| rank != self.me());
+        // One that has ended in good order may say so while this one looks.
+        let dead = others.into_iter().find(|&rank| self.is_dead(rank) && !self.has_left(rank))?;
+        let rank = self.first_before(self.number(dead)) as u32;
+        let waiting = Waiting { call: WATCH.to_owned(), number: 0, waited: Duration::ZERO };
+        Some(self.fate.decide(Cause::Dead { rank, waiting }))
+    }
+
     /// For whom is waited in the end by those who wait for a rank of the group, which may itself be
     /// waiting for another.
     fn last_behind(&self, awaited: usize) -> usize {
         let peers = self.fate.peers();
         peers.whom(awaited).filter(|&rank| rank != peers.me()).unwrap_or(awaited)
+    }
+
+    /// The same, as far as it was said or can be looked up, for one who gives up or warns.
+    fn in_the_end(&self, awaited: usize, waiting: &Waiting) -> usize {
+        self.fate.awaited_through(self.last_behind(awaited), waiting.number)
     }
 
     /// A rank's number in the group.
@@ -229,7 +276,7 @@ impl Lookout {
         let cause = self.in_group(cause);
         match cause {
             Cause::Late { missing, waiting } if stakes == Stakes::Group => {
-                let missing = missing.map(|rank| self.last_behind(rank));
+                let missing = missing.map(|rank| self.in_the_end(rank, &waiting));
                 self.fate.decide(Cause::Late { missing, waiting })
             }
             cause if is_everyones || stakes == Stakes::Group => self.fate.decide(cause),
@@ -293,5 +340,7 @@ impl Lookout {
     }
 }
 
+/// What somebody is in who asks how its group is.
+const WATCH: &str = "Group::error";
 /// Between the end of a process's memory and its own.
 const LAST_BREATH: Duration = Duration::from_millis(500);

@@ -156,7 +156,7 @@ impl Queue {
     /// Why the group has failed, if it has.
     pub(crate) fn error(&self) -> Option<Error> {
         self.lookout.listen();
-        self.lookout.error()
+        self.lookout.error().or_else(|| self.lookout.look_round())
     }
 
     /// Leaves the group: at once, or when what is queued is done. Nobody makes calls any more. What it

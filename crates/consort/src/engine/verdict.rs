@@ -1,12 +1,15 @@
 //! Why a group failed.
 
 mod code;
+mod sighting;
 
 use std::time::Duration;
 
 use consort_sys::board::{Board, Entry};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::sighting::{Seen, Sighting};
+use super::roster::Roster;
 use crate::call::Description;
 use crate::error::Error;
 
@@ -16,6 +19,8 @@ pub(super) struct Failure {
     /// Who has found it, or wanted it.
     pub(super) by: u32,
     pub(super) cause: Cause,
+    /// What it knew of those whom the cause names.
+    pub(super) seen: Vec<Sighting>,
 }
 
 /// What a rank has found. Ranks tell it each other in [bytes](code).
@@ -62,6 +67,11 @@ impl FromIterator<usize> for Ranks {
 }
 
 impl Ranks {
+    /// All of them.
+    pub(super) fn iter(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().map(|&rank| rank as usize)
+    }
+
     /// Others instead of each.
     pub(super) fn map(self, other: impl Fn(usize) -> usize) -> Self {
         self.0.into_iter().map(|rank| other(rank as usize)).collect()
@@ -112,22 +122,25 @@ impl Cause {
 }
 
 impl Failure {
-    /// As callers see it.
-    pub(super) fn error(&self, group: &str) -> Error {
-        let (group, by) = (group.to_owned(), self.by);
+    /// As callers see it, who know this of the group's ranks.
+    pub(super) fn error(&self, group: &str, roster: Option<&Roster>) -> Error {
+        let whereabouts = || roster.map(|it| it.in_words(group, &self.seen)).unwrap_or_default();
+        let (by, group) = (self.by, group.to_owned());
         match self.cause.clone() {
             Cause::Differs { number, mine, rank, theirs } => {
                 let (first, second) = ((by, mine.into()), (rank, theirs.into()));
                 Error::Mismatch { group, number, first, second }
             }
             Cause::Dead { rank, waiting: Waiting { call, number, waited } } => {
-                Error::PeerLost { group, rank, by, call: call.into(), number, waited }
+                let (group, call, whereabouts) = (group.into(), call.into(), whereabouts());
+                Error::PeerLost { group, rank, by, call, number, waited, whereabouts }
             }
             Cause::Left { ranks: Ranks(ranks), waiting: Waiting { call, number, .. } } => {
                 Error::Left { group, ranks, by, call: call.into(), number }
             }
             Cause::Late { missing: Ranks(missing), waiting: Waiting { call, number, waited } } => {
-                Error::Late { group, missing, by, call: call.into(), number, waited }
+                let (group, call, whereabouts) = (group.into(), call.into(), whereabouts());
+                Error::Late { group, missing, by, call, number, waited, whereabouts }
             }
             Cause::Damaged { rank, what } => Error::Damaged { group, rank, what },
             Cause::Diverged { ranks: Ranks(ranks), first, last } => {

@@ -115,7 +115,9 @@ impl Wired {
                     lookout.note_wait(history.number(), rank);
                 }
                 watch.look_round(route, links, awaited)?;
-                Ok(judge(lookout, awaited, || patient.is_late_for(grace))?)
+                judge(lookout, awaited, || patient.is_late_for(grace))?;
+                patient.warn(lookout, history.number(), awaited);
+                Ok(())
             };
             let waited = match (progress, pace) {
                 (Progress::Done, _) => break,

@@ -125,6 +125,19 @@ fn options_are_read_and_what_is_wrong_with_them_is_listed() {
 }
 
 #[test]
+fn when_to_warn_is_a_time_or_off() {
+    assert_eq!(read("CONSORT_WARN_AFTER=5s").warn_after, Some(Some(Duration::from_secs(5))));
+    assert_eq!(read("CONSORT_WARN_AFTER=off").warn_after, Some(None));
+    assert_eq!(read("").warn_after, None);
+    for value in ["0s", "5", "never"] {
+        let all = wrong(&format!("CONSORT_WARN_AFTER={value}"));
+        assert!(all.ends_with(", or off"), "{all}");
+        assert!(check_variable("CONSORT_WARN_AFTER", value).is_err());
+    }
+    assert_eq!(check_variable("CONSORT_WARN_AFTER", "off"), Ok(()));
+}
+
+#[test]
 fn every_option_is_a_known_variable() {
     for name in OPTIONS {
         assert!(VARIABLES.contains(&name), "{name}");

@@ -66,6 +66,7 @@ impl Group {
             store: Arc::new(MemStore::new()),
             registry: Arc::new(MemStore::new()),
             options: Options::default(),
+            warn_after: None,
             recorder: Own::new(Recorder::none()),
             neighbourhood: None,
             wire: None,

@@ -4,11 +4,12 @@ use std::sync::{Arc, Mutex};
 
 use consort_plan::Layout;
 use consort_sys::host::HostId;
+use consort_sys::parting::Parting;
 use consort_sys::wait::Patience;
 
 use super::{Job, Member, Rank, Shared};
 use crate::backend::{Backend, Host};
-use crate::engine::{Audited, Lookout, Mixed, Post, Rest, Road, Route, Wired};
+use crate::engine::{Audited, Lookout, Mixed, Post, Rest, Road, Roster, Route, Wired};
 use crate::error::{Error, Result};
 use crate::exec::Choices;
 use crate::neighbourhood::{Neighbourhood, Places};
@@ -59,6 +60,16 @@ impl Job {
         let hosts: Vec<&HostId> = members.iter().map(|member| &member.host).collect();
         let hosts = Layout::new(&hosts).count();
         self.recorder.tell_of(&name, rank.get(), members.len(), hosts, backend.name());
+        let (members, world_ranks): (Arc<[Member]>, Arc<[u32]>) =
+            (members.into(), world_ranks.into());
+        lookout.introduce(Roster {
+            me: rank.index(),
+            members: members.clone(),
+            world_ranks: world_ranks.clone(),
+            folder: self.recorder.folder().map(Into::into),
+            partings: self.partings(&world_ranks),
+            warn_after: self.warn_after,
+        });
         let job = self.clone();
         let succession = Mutex::default();
         let monitored = Mutex::default();
@@ -116,6 +127,13 @@ impl Job {
         let patience = self.patience().asking();
         let lookout = post.lookout().clone();
         Ok((Arc::new(Host::new(name, road, post, patience, self.clone())), lookout))
+    }
+
+    /// What those of these ranks of the world leave who are on this host.
+    fn partings(&self, world_ranks: &[u32]) -> Vec<Option<Parting>> {
+        let parting =
+            |rank| Some(self.neighbourhood.as_deref()?.neighbour(rank)?.parting().clone());
+        world_ranks.iter().map(|&rank| parting(rank)).collect()
     }
 
     /// A road whose ranks compare their results, if they are to.

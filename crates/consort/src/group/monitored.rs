@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use consort_store::{Deadline, Error as StoreError};
 
 use super::Group;
-use crate::engine::{Lookout, Stakes, Waiting};
+use crate::engine::{Lookout, Since, Stakes, Waiting};
 use crate::error::Result;
 
 impl Group {
@@ -48,7 +48,7 @@ impl Group {
         let (key, began) = (self.monitored(number), Instant::now());
         let until = Deadline::after(self.timeout);
         store.append(&key, &self.rank().get().to_le_bytes())?;
-        let mut log = Vec::new();
+        let (mut log, mut since) = (Vec::new(), Since::default());
         loop {
             match store.get_changed(&key, &log, Deadline::after(LOOK).min(until)) {
                 Ok(changed) => log = changed,
@@ -61,9 +61,12 @@ impl Group {
             }
             lookout.listen();
             let judged = missing.iter().try_for_each(|&rank| lookout.judge(&[rank], || false));
+            let waiting = || Waiting { call: CALL.to_owned(), number: 0, waited: began.elapsed() };
+            if since.is_to_warn(lookout.warn_after()) {
+                lookout.warn(&waiting(), &missing);
+            }
             if let Err(stuck) = judged.and_then(|()| lookout.judge(&[], || until.has_passed())) {
-                let (call, number, waited) = (CALL.to_owned(), 0, began.elapsed());
-                let waiting = Waiting { call, number, waited };
+                let waiting = waiting();
                 let missing = missing.into_iter().collect();
                 return Err(lookout.give_up(stuck, waiting, missing, Stakes::Group));
             }

@@ -274,12 +274,13 @@ impl<'a> Assembly<'a> {
 
     fn late(&self, missing: Vec<u32>) -> Error {
         Error::Late {
-            group: self.group.name().to_owned(),
+            group: self.group.name().into(),
             missing,
             by: self.mine.rank,
             call: "shrink".into(),
             number: 0,
             waited: self.began.elapsed(),
+            whereabouts: Default::default(),
         }
     }
 

@@ -44,7 +44,7 @@ pub(crate) fn set_apart(
     hosts.retain(|_, ranks| ranks.len() > 1);
     let keys: Vec<String> = hosts.keys().copied().map(key).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    for ((first, ranks), told) in hosts.into_iter().zip(meeting.multi_get(&keys, until)?) {
+    for ((first, ranks), told) in hosts.into_iter().zip(round.await_keys(&keys)?) {
         let nonsense = |what| Error::Argument(format!("what rank {first} told of its host {what}"));
         let barred: Vec<Barred> = decode(&told).map_err(nonsense)?;
         let parts = parts(&ranks, &barred);

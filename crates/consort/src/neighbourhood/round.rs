@@ -15,7 +15,7 @@ use crate::verdict::{decode, encode};
 /// A rank that cannot go on says so first, so that nobody waits for it; nor is a rank waited for that
 /// has ended.
 #[derive(Debug)]
-pub(super) struct Round<'a> {
+pub(crate) struct Round<'a> {
     meeting: &'a dyn Store,
     pub(super) me: u32,
     /// Those on this host, this one among them.
@@ -24,7 +24,7 @@ pub(super) struct Round<'a> {
 }
 
 impl<'a> Round<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         meeting: &'a dyn Store,
         me: u32,
         members: &'a [Member],
@@ -45,7 +45,7 @@ impl<'a> Round<'a> {
 
     /// Tells the others, as far as that is possible, that this rank cannot go on. What they hear of
     /// is what went wrong first, and on which rank; so does this one, unless it failed by itself.
-    pub(super) fn give_up(&self, why: Error) -> Error {
+    pub(crate) fn give_up(&self, why: Error) -> Error {
         let at_fault = match &why {
             Error::PeerUnable { .. } => return why,
             Error::Sharing(error) => error.rank(),
@@ -68,26 +68,44 @@ impl<'a> Round<'a> {
         let keys: Vec<String> =
             self.here.iter().map(|member| key(what, member.rank.get())).collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        match self.await_keys(&keys) {
+            Err(Error::Store(StoreError::Timeout { missing, .. })) if missing.count > 0 => {
+                let is_missing = |key: &&str| !matches!(self.meeting.check(&[*key]), Ok(true));
+                let members = keys.iter().zip(&self.here).filter(|(key, _)| is_missing(key));
+                let ranks = members.map(|(_, member)| member.rank.get()).collect();
+                let (waited, turned_away) = (start.elapsed(), Vec::new());
+                Err(PassError::Missing { ranks, waited, turned_away }.into())
+            }
+            heard => heard,
+        }
+    }
+
+    /// Waits until all of these keys are there, whoever writes them, and says what they hold.
+    ///
+    /// # Errors
+    /// When a rank of any host gives up, when one of this host has ended, and when the time is over.
+    pub(crate) fn await_keys(&self, keys: &[&str]) -> Result<Vec<Vec<u8>>> {
         let mut lives = Vec::new();
         loop {
-            match self.meeting.multi_get(&keys, self.until.min(Deadline::after(SLICE))) {
+            let late = match self.meeting.multi_get(keys, self.until.min(Deadline::after(SLICE))) {
                 Ok(told) => return Ok(told),
-                Err(StoreError::Timeout { missing, .. })
-                    if missing.count > 0 || !self.until.has_passed() => {}
+                Err(error) if self.is_end_of_slice(&error) => error,
                 Err(other) => return Err(other.into()),
-            }
+            };
             if lives.is_empty() {
                 lives.extend(self.here.iter().map(|member| Life::of(member.process)));
             }
             self.look_round(&lives)?;
             if self.until.has_passed() {
-                let is_missing = |key: &&str| !matches!(self.meeting.check(&[*key]), Ok(true));
-                let members = keys.iter().zip(&self.here).filter(|(key, _)| is_missing(key));
-                let ranks = members.map(|(_, member)| member.rank.get()).collect();
-                let (waited, turned_away) = (start.elapsed(), Vec::new());
-                return Err(PassError::Missing { ranks, waited, turned_away }.into());
+                return Err(late.into());
             }
         }
+    }
+
+    /// Whether what was waited for has not come, and it is not the store that does not answer.
+    fn is_end_of_slice(&self, error: &StoreError) -> bool {
+        let StoreError::Timeout { missing, .. } = error else { return false };
+        missing.count > 0 || !self.until.has_passed()
     }
 
     /// Whether it makes sense to wait any longer.

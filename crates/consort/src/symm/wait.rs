@@ -24,7 +24,12 @@ impl<'a> Wait<'a> {
 
     /// Whether it makes sense to wait for these ranks any longer.
     pub(super) fn look_round(&mut self, ranks: &[usize]) -> Result<(), Stuck> {
-        self.lookout.judge(ranks, || self.since.elapsed() >= self.timeout)
+        self.lookout.judge(ranks, || self.since.elapsed() >= self.timeout)?;
+        if self.since.is_to_warn(self.lookout.warn_after()) {
+            let (call, waited) = ("symmetric memory".to_owned(), self.waited());
+            self.lookout.warn(&Waiting { call, number: 0, waited }, ranks);
+        }
+        Ok(())
     }
 
     /// The error for a wait that was stuck, for ranks of whom those `missing` did not come.

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use consort_store::{Deadline, Error as StoreError, Secret, Store};
+use consort_store::{Error as StoreError, Secret, Store};
 use consort_sys::socket;
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ use super::signal::Signal;
 use super::tuning::Tuning;
 use super::{Hub, Switch, Wire};
 use crate::error::{Error, Result};
-use crate::neighbourhood::Hatches;
+use crate::neighbourhood::{Hatches, Round};
 use crate::options::Options;
 use crate::verdict::{decode, encode, name_absent};
 
@@ -58,7 +58,7 @@ pub(crate) fn meet(
     site: &Site<'_>,
     hatches: Option<Hatches>,
     meeting: &dyn Store,
-    until: Deadline,
+    round: &Round<'_>,
 ) -> Result<Arc<Wire>> {
     let mine = if site.is_first(site.me) {
         let (listener, entrance) = open(site, hatches.as_ref())?;
@@ -67,7 +67,7 @@ pub(crate) fn meet(
     } else {
         None
     };
-    let entrances = hear(site, meeting, until)?;
+    let entrances = hear(site, meeting, round)?;
     let listener = match (mine, &hatches) {
         // It lies there since before its address was told.
         (None, Some(hatches)) => hatches.mine.take().map_err(Error::Port)?.map(TcpListener::from),
@@ -135,15 +135,19 @@ fn open(site: &Site<'_>, hatches: Option<&Hatches>) -> Result<(TcpListener, Entr
 }
 
 /// What the first rank of every host has told.
-fn hear(site: &Site<'_>, meeting: &dyn Store, until: Deadline) -> Result<BTreeMap<u32, Entrance>> {
+fn hear(
+    site: &Site<'_>,
+    meeting: &dyn Store,
+    round: &Round<'_>,
+) -> Result<BTreeMap<u32, Entrance>> {
     let ranks: Vec<u32> =
         (0..site.firsts.len() as u32).filter(|&rank| site.is_first(rank)).collect();
     let keys: Vec<String> = ranks.iter().copied().map(key).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     let mut entrances = BTreeMap::new();
     let begun = Instant::now();
-    let told = match meeting.multi_get(&keys, until) {
-        Err(StoreError::Timeout { .. }) => {
+    let told = match round.await_keys(&keys) {
+        Err(Error::Store(StoreError::Timeout { .. })) => {
             let is_missing = |rank: &u32| !matches!(meeting.check(&[&key(*rank)]), Ok(true));
             let missing = name_absent(ranks.iter().copied().filter(is_missing));
             return Err(Error::Missing {

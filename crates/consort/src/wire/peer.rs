@@ -34,6 +34,8 @@ pub(super) struct Peer {
     failed: u32,
     /// Why it cannot be heard any more.
     lost: Option<String>,
+    /// Whether that is because nothing is heard of its host.
+    out_of_reach: bool,
     /// Since when not all connections are there that were.
     breaking: Option<Instant>,
     /// Whether it sent what cannot be, and what.
@@ -81,6 +83,7 @@ impl Peer {
             again: None,
             failed: 0,
             lost: None,
+            out_of_reach: false,
             breaking: None,
             damage: None,
             flows: BTreeMap::new(),
@@ -130,6 +133,16 @@ impl Peer {
         self.lost.get_or_insert_with(|| why.to_owned());
         self.streams.iter_mut().for_each(Stream::end);
         self.dialling = None;
+    }
+
+    /// Takes notice that its host has been silent for so long, though it should not have been.
+    pub(super) fn lose_host(&mut self, silence: Duration) {
+        self.out_of_reach |= self.lost.is_none();
+        self.lose(&format!("its host has acknowledged nothing for {silence:.1?}"));
+    }
+
+    pub(super) fn is_out_of_reach(&self) -> bool {
+        self.out_of_reach
     }
 
     /// Takes a connection that was made.

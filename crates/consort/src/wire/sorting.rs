@@ -86,12 +86,7 @@ impl Switch {
             }
             Kind::Halt => {
                 let by = u32::try_from(number).unwrap_or(from);
-                let ending = Ending { by, verdict: kept.rest };
-                // What it was in the middle of is in the way of other groups.
-                hub.peers.iter_mut().for_each(|peer| peer.abandon(group));
-                let station = hub.stations.entry(group).or_default();
-                // Whoever was first was first.
-                let _ = station.ending.set(ending);
+                self.hear_of_end(hub, from, group, Ending { by, verdict: kept.rest });
             }
             Kind::Part | Kind::Letter => {
                 let station = hub.stations.entry(group).or_default();
@@ -100,6 +95,22 @@ impl Switch {
                     None => station.keep(from, kept),
                 }
             }
+        }
+    }
+
+    /// Takes notice that a group has ended, and passes it on: those who wait for this rank may have no
+    /// connection to any other that knows.
+    fn hear_of_end(&self, hub: &mut Hub, from: u32, group: u64, ending: Ending) {
+        // What it was in the middle of is in the way of other groups.
+        hub.peers.iter_mut().for_each(|peer| peer.abandon(group));
+        let station = hub.stations.entry(group).or_default();
+        // Whoever was first was first, and was passed on.
+        if station.ending.set(ending.clone()).is_err() {
+            return;
+        }
+        let (ranks, header) = (station.ranks.clone(), self.end_of(group, &ending));
+        for peer in hub.peers_of(&ranks, self.me).filter(|peer| peer.rank() != from) {
+            peer.say(&header, &ending.verdict);
         }
     }
 

@@ -24,6 +24,8 @@ pub(super) struct Station {
     /// Pieces of messages, by sender.
     pub(super) letters: BTreeMap<u32, VecDeque<Kept>>,
     pub(super) ending: Arc<OnceLock<Ending>>,
+    /// The group's ranks in the world, once this process has entered it.
+    pub(super) ranks: Arc<[u32]>,
     /// Whose frames a call waits for, on which thread.
     pub(super) awaited: Vec<u32>,
     pub(super) awaits_on: Option<ThreadId>,

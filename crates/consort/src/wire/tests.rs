@@ -6,9 +6,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use consort_store::{Deadline, MemStore};
+use consort_sys::host::HostId;
 use consort_sys::view::{Source, Target};
 
 use super::*;
+use crate::group::{Member, Rank};
+use crate::neighbourhood::Round;
 use crate::options::Options;
 
 /// Two processes' wires.
@@ -26,7 +29,12 @@ impl Pair {
             let (firsts, epoch, port, cores) = (vec![0, 1], EPOCH, None, 2);
             let liveness = Duration::from_secs(10);
             let site = Site { me, firsts, epoch, address, port, cores, liveness, options };
-            meet(&site, None, &store, Deadline::after(LONG)).unwrap()
+            let host = HostId::here().unwrap();
+            let process = std::process::id();
+            let member = |rank| Member { rank: Rank(rank), host: host.clone(), address, process };
+            let members: Vec<Member> = (0..2).map(member).collect();
+            let round = Round::new(&store, me, &members, Deadline::after(LONG));
+            meet(&site, None, &store, &round).unwrap()
         };
         let (a, b) = thread::scope(|scope| {
             let a = scope.spawn(|| join(0));
@@ -219,7 +227,7 @@ fn a_group_that_has_ended_leaves_the_connection_to_others() {
 fn a_message_that_was_taken_in_part_can_be_kept_and_taken_further() {
     for options in [Options::default(), Options { encrypt: true, ..Options::default() }] {
         let pair = Pair::new(&options);
-        pair.b.enter(GROUP);
+        pair.b.enter(GROUP, &[0, 1]);
         let (message, mut done, mut taken) = (data((1 << 20) + 3), 0, 0);
         let letter = Letter { bytes: message.len() as u64, tag: 5, kind: 2 };
         let mut into = vec![0; message.len()];
@@ -252,7 +260,7 @@ fn a_message_that_was_taken_in_part_can_be_kept_and_taken_further() {
 #[test]
 fn a_message_can_be_thrown_away_as_it_comes_and_the_next_one_taken() {
     let pair = Pair::new(&Options::default());
-    pair.b.enter(GROUP);
+    pair.b.enter(GROUP, &[0, 1]);
     let (message, mut taken) = (data(600_000), 0);
     let mut into = vec![0; message.len()];
     let target = Target::from(&mut into[..]);
@@ -279,7 +287,7 @@ fn a_message_can_be_thrown_away_as_it_comes_and_the_next_one_taken() {
 fn whoever_sleeps_behind_anothers_part_is_woken_when_it_is_taken() {
     let pair = Pair::new(&Options::default());
     let (a, b) = (&pair.a, &pair.b);
-    b.enter(GROUP);
+    b.enter(GROUP, &[0, 1]);
     let mine = Wanted { group: GROUP + 1, ..wanted(0, 0) };
     b.make_way(GROUP + 1, 1, &[(0, mine.label)]).unwrap();
     let part = Header { group: GROUP + 1, ..part(0, 0, 8) };
@@ -399,8 +407,8 @@ fn one_who_leaves_a_group_that_has_ended_says_first_that_it_has() {
     let pair = Pair::new(&Options::default());
     let ending = Ending { by: 1, verdict: b"enough".to_vec() };
     // It has heard so from a third.
-    pair.b.enter(GROUP).set(ending.clone()).unwrap();
-    let heard = pair.a.enter(GROUP);
+    pair.b.enter(GROUP, &[0, 1]).set(ending.clone()).unwrap();
+    let heard = pair.a.enter(GROUP, &[0, 1]);
     pair.b.leave(GROUP, &[0, 1]);
     pair.until("it has left", || pair.a.has_left(GROUP, 1));
     assert_eq!(heard.get(), Some(&ending));
@@ -409,7 +417,7 @@ fn one_who_leaves_a_group_that_has_ended_says_first_that_it_has() {
 #[test]
 fn one_who_has_said_on_one_of_two_connections_that_it_leaves_is_sent_no_more() {
     let pair = Pair::new(&Options::default());
-    pair.a.enter(GROUP);
+    pair.a.enter(GROUP, &[0, 1]);
     pair.a.lock().peers[1].leave(GROUP, 2);
     assert!(pair.a.is_leaving(GROUP, 1) && !pair.a.has_left(GROUP, 1));
     pair.a.lock().peers[1].leave(GROUP, 2);

@@ -3,13 +3,15 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use consort::{DebugLevel, Error, Group};
+use consort::{DebugLevel, Error, Group, Presence};
 use consort_testkit::{Case, Outcome, conformance};
 
 use crate::meet::{SOON, invited, meet, works};
 
 conformance! { [shm tcp mixed]
     that_a_rank_has_died_is_known_to_every_thread_while_one_waits_in_a_call
+    that_a_rank_has_died_is_known_to_all_though_nobody_waits
+    that_a_rank_has_ended_in_good_order_is_no_failure
 }
 conformance! { [shm tcp mixed in_process]
     that_another_rank_has_given_the_group_up_is_known_without_a_call
@@ -53,6 +55,50 @@ fn that_a_rank_has_died_is_known_to_every_thread_while_one_waits_in_a_call(case:
         outcome => panic!("rank {rank}: {outcome:?}"),
     };
     assert_eq!(told(0), told(1));
+}
+
+fn that_a_rank_has_died_is_known_to_all_though_nobody_waits(case: Case) {
+    let mut job = case.of(4).start(|ctx| {
+        let group = meet(ctx);
+        works(&group);
+        ctx.reach("here");
+        if ctx.rank() == 2 {
+            let _: bool = ctx.told("never");
+        }
+        let error = await_failure(&group);
+        assert!(matches!(error, Error::PeerLost { rank: 2, number: 0, .. }), "{error}");
+        assert_eq!(group.barrier().unwrap_err().to_string(), error.to_string());
+        error.to_string()
+    });
+    (0..4).for_each(|rank| job.await_point(rank, "here"));
+    job.kill(2);
+    let outcomes = job.wait();
+    let told = |rank: usize| match &outcomes[rank] {
+        Outcome::Done(told) => told,
+        outcome => panic!("rank {rank}: {outcome:?}"),
+    };
+    assert_eq!((told(1), told(3)), (told(0), told(0)));
+}
+
+fn that_a_rank_has_ended_in_good_order_is_no_failure(case: Case) {
+    let mut job = case.of(4).start(|ctx| {
+        let group = meet(ctx);
+        works(&group);
+        if ctx.rank() == 2 {
+            return;
+        }
+        let _: bool = ctx.told("it has ended");
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(300) {
+            let error = group.error();
+            assert!(error.is_none(), "{error:?}");
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert_ne!(group.presence(2).unwrap(), Presence::Gone);
+    });
+    job.await_end(2);
+    job.tell("it has ended", &true);
+    job.expect_all();
 }
 
 fn that_another_rank_has_given_the_group_up_is_known_without_a_call(case: Case) {

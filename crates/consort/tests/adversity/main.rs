@@ -4,6 +4,7 @@
 mod apart;
 mod failure;
 mod fork;
+mod hearsay;
 #[path = "../invitation/mod.rs"]
 mod invitation;
 mod kills;
@@ -16,3 +17,5 @@ mod shortage;
 mod store;
 mod survivors;
 mod threads;
+mod verdicts;
+mod warnings;

@@ -1,12 +1,84 @@
 //! Ranks that die in the middle of the meeting.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
-use consort::{Builder, Deadline, Secret, Store};
+use consort::{Builder, Deadline, ErrorKind, Secret, Store};
 use consort_store::{Server, TcpStore};
-use consort_testkit::{Outcome, Ranks};
+use consort_testkit::{Case, Outcome, Ranks, conformance};
 
-use crate::meet::{LONG, SOON};
+use crate::meet::{LONG, SOON, invited};
+
+/// Rank 3 never comes, so the others wait for it, and one of those who wait is killed.
+macro_rules! killed_while_all_wait {
+    ($($kinds:tt $name:ident $victim:literal)*) => {$(
+        conformance! { $kinds $name }
+
+        fn $name(case: Case) {
+            let mut job = case.of(4).start(|ctx| {
+                if ctx.rank() == 3 {
+                    let _: bool = ctx.told("never");
+                }
+                ctx.reach("begun");
+                let error = invited(ctx).init().unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::PeerGone, "{error}");
+                ctx.reach("told");
+                error.to_string()
+            });
+            (0..3).for_each(|rank| job.await_point(rank, "begun"));
+            // Time enough to come, and to wait.
+            thread::sleep(Duration::from_millis(1000));
+            job.kill($victim);
+            let killed = Instant::now();
+            let others: Vec<u32> = (0..3).filter(|rank| *rank != $victim).collect();
+            others.iter().for_each(|&rank| job.await_point(rank, "told"));
+            assert!(killed.elapsed() < SOON, "it took {:?}", killed.elapsed());
+            job.kill(3);
+            let (process, outcomes) = (job.pid($victim), job.wait());
+            for rank in others {
+                let outcome = &outcomes[rank as usize];
+                let Outcome::Done(error) = outcome else { panic!("{outcome:?}") };
+                let gone = format!("group world: rank {} is gone", $victim);
+                assert!(error.starts_with(&gone), "{error}");
+                assert!(error.contains(&format!("(process {process}): ended")), "{error}");
+            }
+        }
+    )*};
+}
+
+killed_while_all_wait! {
+    [shm tcp] who_was_to_judge_is_named_when_it_is_killed_while_others_have_not_come 0
+    [shm tcp mixed] who_waits_for_others_that_have_not_come_is_named_when_it_is_killed 1
+}
+
+conformance! { [shm tcp mixed]
+    who_is_killed_at_any_moment_of_the_meeting_is_named_by_all_soon
+}
+
+/// Nobody waits until the deadline for one who had come and is gone, whatever it was doing.
+fn who_is_killed_at_any_moment_of_the_meeting_is_named_by_all_soon(case: Case) {
+    let mut job = case.of(4).start(|ctx| {
+        ctx.reach("begun");
+        let group = match invited(ctx).timeout(BRIEF).init() {
+            Ok(group) => group,
+            Err(error) => return (error.kind() == ErrorKind::Deadline, error.to_string()),
+        };
+        let group = group.within(LONG);
+        let error = (0..).find_map(|_| group.barrier().err()).unwrap();
+        (error.kind() == ErrorKind::Deadline, error.to_string())
+    });
+    (0..4).for_each(|rank| job.await_point(rank, "begun"));
+    thread::sleep(Duration::from_millis(u64::from(std::process::id() % 150)));
+    job.kill(1);
+    let killed = Instant::now();
+    for (rank, outcome) in job.wait().into_iter().enumerate().filter(|(rank, _)| *rank != 1) {
+        let Outcome::Done((late, error)) = outcome else { panic!("rank {rank}: {outcome:?}") };
+        // Only of one that had not come yet nothing can be known.
+        assert!(!late || error.contains("missing rank 1"), "rank {rank}: {error}");
+        assert!(error.contains("rank 1"), "rank {rank}: {error}");
+    }
+    assert!(killed.elapsed() < SOON, "it took {:?}", killed.elapsed());
+}
 
 /// Rank 1 stands still after it has shown its card, and is killed when the others wait for what it
 /// tells those of its host first.
@@ -29,7 +101,7 @@ fn a_rank_killed_between_its_card_and_its_door_is_named_by_all_soon() {
     let until = Deadline::after(LONG);
     let store = TcpStore::connect(server.address(), &secret, until).unwrap();
     while store.queue_len("job/0/meeting/shown").unwrap() == 0 {
-        std::thread::sleep(Duration::from_millis(1));
+        thread::sleep(Duration::from_millis(1));
     }
     job.stop(1);
     job.tell("rank 1 stands", &true);
@@ -50,3 +122,6 @@ fn a_rank_killed_between_its_card_and_its_door_is_named_by_all_soon() {
         assert!(error.contains(&ended), "{error}");
     }
 }
+
+/// Somebody who has not come is waited for so long.
+const BRIEF: Duration = Duration::from_secs(10);

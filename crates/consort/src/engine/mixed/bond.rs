@@ -69,6 +69,14 @@ impl Company for Bond {
         self.route.is_dead(rank)
     }
 
+    fn is_out_of_reach(&self, rank: usize) -> bool {
+        self.route.is_out_of_reach(rank)
+    }
+
+    fn last_call(&self, rank: usize) -> Option<(u64, [u64; 2])> {
+        self.here.last_call(self.seats[rank]?)
+    }
+
     fn mourn(&self, rank: usize) {
         self.route.mourn(rank);
     }

@@ -44,7 +44,12 @@ impl Post {
                 self.lookout.judge(&ranks, || false)?;
             }
         }
-        self.lookout.judge(&[], || patient.since.elapsed() >= patient.timeout)
+        self.lookout.judge(&[], || patient.since.elapsed() >= patient.timeout)?;
+        if patient.since.is_to_warn(self.lookout.warn_after()) {
+            let waiting = waiting(exchange, patient.waited());
+            self.lookout.warn(&waiting, &self.awaited_ranks(exchange));
+        }
+        Ok(())
     }
 
     /// Those of whom one may send what anybody may.
@@ -58,8 +63,7 @@ impl Post {
     /// What the caller is told when there is no use in waiting. The group goes on if it can: if
     /// nobody has died and no message was cut off.
     pub(super) fn give_up(&self, exchange: &Exchange<'_>, waited: Duration, stuck: Stuck) -> Error {
-        // Messages are not counted among the group's calls.
-        let waiting = Waiting { call: exchange.to_string(), number: 0, waited };
+        let waiting = waiting(exchange, waited);
         let missing = self.awaited_ranks(exchange).into_iter().collect();
         let is_cut_off = matches!(stuck, Stuck::Late) && exchange.is_under_way();
         let stakes = if is_cut_off { Stakes::Group } else { Stakes::Wait };
@@ -135,6 +139,11 @@ struct Awaited {
     ranks: Vec<usize>,
     /// Whether something of this rank's own is waited for first: what they did may yet be found.
     held_up: bool,
+}
+
+/// Messages are not counted among the group's calls.
+fn waiting(exchange: &Exchange<'_>, waited: Duration) -> Waiting {
+    Waiting { call: exchange.to_string(), number: 0, waited }
 }
 
 fn in_bytes(dtype: Dtype, bytes: usize) -> String {

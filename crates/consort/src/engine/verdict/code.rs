@@ -8,11 +8,18 @@ use consort_sys::board::Alarm;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{Cause, Ranks};
+use super::{Cause, Ranks, Sighting};
 
 impl Cause {
-    /// As bytes, no more than [fit](Alarm::VERDICT). Long words are cut.
-    pub(in crate::engine) fn encode(&self) -> Vec<u8> {
+    /// As bytes, no more than [fit](Alarm::VERDICT), with what was seen of those whom it names behind
+    /// it. Long words are cut, and of what was seen is told what there is room for.
+    pub(in crate::engine) fn encode_with(&self, seen: &[Sighting]) -> Vec<u8> {
+        let mut bytes = self.encode();
+        Sighting::append(seen, &mut bytes);
+        bytes
+    }
+
+    fn encode(&self) -> Vec<u8> {
         let mut cut = self.clone();
         match &mut cut {
             Self::Differs { mine, theirs, .. } => {
@@ -29,11 +36,18 @@ impl Cause {
         postcard::to_allocvec(&cut).expect("memory can be extended")
     }
 
-    /// What a rank of a group of this size has encoded; `None` if it cannot have.
-    pub(in crate::engine) fn decode(bytes: &[u8], world: usize) -> Option<Self> {
-        let cause: Self = postcard::from_bytes(bytes).ok()?;
+    /// What a rank of a group of this size has encoded, and has seen; `None` if it cannot have.
+    pub(in crate::engine) fn decode_with(
+        bytes: &[u8],
+        world: usize,
+    ) -> Option<(Self, Vec<Sighting>)> {
+        let (cause, rest) = postcard::take_from_bytes::<Self>(bytes).ok()?;
+        cause.makes_sense(world).then(|| (cause, Sighting::read(rest, world)))
+    }
+
+    fn makes_sense(&self, world: usize) -> bool {
         let exists = |rank: u32| (rank as usize) < world;
-        let makes_sense = match &cause {
+        match self {
             Self::Differs { rank, .. } | Self::Dead { rank, .. } | Self::Damaged { rank, .. } => {
                 exists(*rank)
             }
@@ -41,8 +55,7 @@ impl Cause {
             | Self::Diverged { ranks: Ranks(ranks), .. }
             | Self::Late { missing: Ranks(ranks), .. } => ranks.iter().all(|&rank| exists(rank)),
             Self::Unable { .. } | Self::Aborted { .. } => true,
-        };
-        makes_sense.then_some(cause)
+        }
     }
 }
 
@@ -93,6 +106,12 @@ mod tests {
     use super::*;
     use crate::engine::lane::MOST;
     use crate::engine::verdict::Waiting;
+
+    impl Cause {
+        fn decode(bytes: &[u8], world: usize) -> Option<Self> {
+            Self::decode_with(bytes, world).map(|(cause, _)| cause)
+        }
+    }
 
     fn any_waiting() -> impl Strategy<Value = Waiting> {
         let waited = any::<u32>().prop_map(|millis| Duration::from_millis(millis.into()));

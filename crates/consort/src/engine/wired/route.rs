@@ -58,7 +58,7 @@ impl Route {
             me,
             ranks: ranks.to_vec(),
             neighbours,
-            ending: wire.enter(group),
+            ending: wire.enter(group, ranks),
             store: store.clone(),
             left: Mutex::new(vec![false; ranks.len()]),
             asked: Mutex::new(Instant::now()),
@@ -197,6 +197,10 @@ impl Company for Route {
         let has_ended = || neighbours[rank].as_ref().is_some_and(Neighbour::is_dead);
         // What it sent before it ended may still come, and then the end of the connection.
         wire.is_lost(ranks[rank]) || (!self.is_connected(rank) && has_ended())
+    }
+
+    fn is_out_of_reach(&self, rank: usize) -> bool {
+        self.0.wire.is_out_of_reach(self.in_world(rank))
     }
 
     fn mourn(&self, rank: usize) {

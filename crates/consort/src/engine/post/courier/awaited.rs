@@ -81,6 +81,12 @@ impl Awaited {
         !self.list(from).is_empty()
     }
 
+    /// The one of this sender that has been waited for longest, by those who said so.
+    pub(super) fn oldest(&self, from: Sender) -> Option<&Delivery> {
+        let all = self.list(from).values().flatten();
+        all.min_by_key(|waiting| waiting.number).map(|waiting| &waiting.delivery)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.lists.iter().all(BTreeMap::is_empty)
     }

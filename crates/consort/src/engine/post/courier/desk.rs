@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use consort_sys::ring::Progress;
 
 use super::awaited::Awaited;
+use super::trouble::Party;
 use crate::delivery::{Delivery, Message};
 use crate::engine::post::Post;
 use crate::engine::post::exchange::{Stage, envelope};
@@ -28,6 +29,8 @@ pub(super) struct Desk {
     pub(super) from: Vec<Went>,
     /// Those that have come to their end since somebody looked last.
     ended: VecDeque<Ended>,
+    /// Of whom was said how often that it is waited for.
+    pub(super) warned: Vec<(Party, u32)>,
 }
 
 /// What came of going on with the messages to a rank or from one.
@@ -63,6 +66,7 @@ impl Desk {
             to: vec![Went::Nowhere; world],
             from: vec![Went::Nowhere; world],
             ended: VecDeque::new(),
+            warned: Vec::new(),
         }
     }
 

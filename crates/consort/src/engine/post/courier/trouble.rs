@@ -2,17 +2,20 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::time::Duration;
 
 use super::awaited::Sender;
 use super::desk::{Arriving, Departing, Desk, Went, undisturbed};
 use crate::delivery::{Delivery, Message};
 use crate::engine::lookout::Stuck;
+use crate::engine::patient::is_overdue;
 use crate::engine::post::Post;
 use crate::engine::post::exchange::{Arrival, Departure, Exchange, Stage};
+use crate::engine::verdict::Waiting;
 
 /// Those whom messages go to or come from.
-#[derive(Clone, Copy, Debug)]
-enum Party {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Party {
     To(usize),
     From(Sender),
 }
@@ -37,6 +40,37 @@ impl Desk {
                 Party::From(sender) => self.give_up_receiving(post, sender, &stuck),
             }
         }
+        self.warn(post);
+    }
+
+    /// Says for whom messages have waited long, if it is time to.
+    fn warn(&mut self, post: &Post) {
+        let Some(after) = post.lookout.warn_after() else { return };
+        let parties = self.parties();
+        let earlier = std::mem::take(&mut self.warned);
+        for party in parties {
+            let Some((operation, waited)) = self.oldest(party) else { continue };
+            let warned =
+                earlier.iter().find(|(it, _)| *it == party).map_or(0, |(_, warned)| *warned);
+            // Those that were warned of may have ended meanwhile.
+            let warned = if waited < after { 0 } else { warned };
+            let is_time = is_overdue(waited, after, warned);
+            if is_time {
+                let call = format!("{operation} in the background");
+                post.lookout.warn(&Waiting { call, number: 0, waited }, &ranks(post, party));
+            }
+            self.warned.push((party, warned + u32::from(is_time)));
+        }
+    }
+
+    /// The first message to or from somebody, and how long it has been on its way.
+    fn oldest(&self, party: Party) -> Option<(&'static str, Duration)> {
+        let arriving = |sender: Sender| Some(&self.arriving[sender?].as_ref()?.delivery);
+        let delivery = match party {
+            Party::To(to) => self.departing[to].front().map(|departing| &departing.delivery),
+            Party::From(sender) => arriving(sender).or_else(|| self.awaited.oldest(sender)),
+        };
+        delivery.map(|delivery| (delivery.operation(), delivery.elapsed()))
     }
 
     /// Whether more may be found of what the ranks of a party did before they left or died. If they
