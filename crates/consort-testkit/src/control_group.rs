@@ -46,6 +46,20 @@ impl ControlGroup {
     pub fn limit_memory(&self, bytes: u64) -> io::Result<()> {
         fs::write(self.path.join(self.limit), bytes.to_string())
     }
+
+    /// How many of its processes the system has killed because there was not enough memory.
+    ///
+    /// # Panics
+    /// Where the system does not say.
+    pub fn killed_for_memory(&self) -> u64 {
+        let events = match self.limit {
+            IN_BYTES => "memory.oom_control",
+            _ => "memory.events",
+        };
+        let events = fs::read_to_string(self.path.join(events)).unwrap_or_default();
+        let killed = events.lines().find_map(|line| line.strip_prefix("oom_kill "));
+        killed.and_then(|count| count.parse().ok()).expect("the system counts whom it kills")
+    }
 }
 
 impl Drop for ControlGroup {
@@ -60,10 +74,13 @@ fn own_group() -> (PathBuf, &'static str) {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let of = |start: &str| groups.lines().find_map(|line| line.split_once(start));
     match of(":memory:/") {
-        Some((_, path)) => (Path::new("/sys/fs/cgroup/memory").join(path), "memory.limit_in_bytes"),
+        Some((_, path)) => (Path::new("/sys/fs/cgroup/memory").join(path), IN_BYTES),
         None => {
             let path = of("0::/").map_or("", |(_, path)| path);
             (Path::new("/sys/fs/cgroup").join(path), "memory.max")
         }
     }
 }
+
+/// What the limit is called in the first version of control groups.
+const IN_BYTES: &str = "memory.limit_in_bytes";

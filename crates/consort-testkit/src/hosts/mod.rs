@@ -83,6 +83,19 @@ impl Hosts {
         self.await_link(host, true);
     }
 
+    /// Parts the network: these hosts get a switch of their own. They reach each other as before, and
+    /// nobody else; what is on its way between the parts is lost, and nobody is told.
+    ///
+    /// # Panics
+    /// When the network has been parted before.
+    pub fn part(&self, hosts: &[usize]) {
+        self.switch.ip(&["link", "add", OTHER_SWITCH, "type", "bridge"]);
+        self.switch.ip(&["link", "set", OTHER_SWITCH, "up"]);
+        for &host in hosts {
+            self.switch.ip(&["link", "set", &port(host), "master", OTHER_SWITCH]);
+        }
+    }
+
     /// How many there are.
     pub fn count(&self) -> usize {
         self.hosts.len()
@@ -112,6 +125,8 @@ impl Hosts {
 }
 
 const SWITCH: &str = "switch";
+/// Where a part of the hosts is when the network [has been parted](Hosts::part).
+const OTHER_SWITCH: &str = "switch2";
 
 /// How long a link may take to be seen up or down.
 const LINK_LIMIT: Duration = Duration::from_secs(10);

@@ -46,6 +46,22 @@ fn a_cut_cable_loses_everything_until_it_is_mended() {
 }
 
 #[test]
+fn hosts_of_a_parted_network_reach_those_of_their_part_only() {
+    let hosts = match Hosts::new(4) {
+        Ok(hosts) => hosts,
+        Err(reason) => return skip(reason),
+    };
+    assert!(arrives(hosts.host(1), hosts.host(2)));
+    hosts.part(&[2, 3]);
+    for (from, to) in [(1, 2), (3, 0)] {
+        assert!(!arrives(hosts.host(from), hosts.host(to)), "from {from} to {to}");
+    }
+    for (from, to) in [(0, 1), (3, 2)] {
+        assert!(arrives(hosts.host(from), hosts.host(to)), "from {from} to {to}");
+    }
+}
+
+#[test]
 fn a_command_runs_on_its_host() {
     let hosts = match Hosts::new(1) {
         Ok(hosts) => hosts,
