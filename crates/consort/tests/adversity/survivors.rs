@@ -1,4 +1,5 @@
-//! Those who are left when a rank has died, or is left out, and go on.
+//! Those who are left when ranks have died, left or not come, and go on; `tests/faults` has one death of each
+//! kind.
 
 use std::thread;
 use std::time::Duration;
@@ -53,16 +54,6 @@ fn work_on(mut group: Group, few: usize) -> Result<Group> {
     Ok(group)
 }
 
-conformance! { [shm tcp mixed] the_survivors_of_a_rank_that_was_killed_go_on }
-
-fn the_survivors_of_a_rank_that_was_killed_go_on(case: Case) {
-    let mut job = case.of(4).start(|ctx| End::of(&work_on(met(ctx), 3).unwrap()));
-    (0..4).for_each(|rank| job.await_point(rank, "met"));
-    job.kill(2);
-    let end = End { world_ranks: vec![0, 1, 3], name: "world~1".to_owned() };
-    assert_ends(job.wait(), &[2], &end);
-}
-
 conformance! { [shm tcp mixed] ranks_die_one_after_the_other_until_one_is_left }
 
 fn ranks_die_one_after_the_other_until_one_is_left(case: Case) {
@@ -107,41 +98,6 @@ fn a_rank_that_dies_while_the_others_agree_is_left_out_too(case: Case) {
             1 | 3 => assert_eq!(outcome, Outcome::Signalled(9)),
             _ => assert_eq!(outcome, Outcome::Done(vec![0, 2]), "rank {rank}"),
         }
-    }
-}
-
-conformance! { [shm tcp mixed] a_rank_that_stands_still_can_be_left_out_and_learns_it }
-
-fn a_rank_that_stands_still_can_be_left_out_and_learns_it(case: Case) {
-    let mut job = case.of(4).start(|ctx| {
-        let group = met(ctx).within(Duration::from_secs(2));
-        let error = work(&group);
-        match error {
-            Error::Late { missing, .. } if ctx.rank() != 3 => assert_eq!(missing, [3]),
-            error if ctx.rank() != 3 => panic!("{error}"),
-            _ => {}
-        }
-        let group = group.within(Duration::from_secs(60));
-        let smaller = if ctx.rank() == 0 { group.shrink_without(&[3]) } else { group.shrink() };
-        match smaller {
-            Ok(smaller) => {
-                let end = End::of(&smaller);
-                ctx.reach("left");
-                end.world_ranks
-            }
-            Err(Error::LeftOut { rank, others, .. }) => {
-                assert_eq!(rank, ctx.rank());
-                others
-            }
-            Err(error) => panic!("{error}"),
-        }
-    });
-    (0..4).for_each(|rank| job.await_point(rank, "met"));
-    job.stop(3);
-    [0, 1, 2].iter().for_each(|&rank| job.await_point(rank, "left"));
-    job.cont(3);
-    for (rank, ranks) in job.expect_all().into_iter().enumerate() {
-        assert_eq!(ranks, [0, 1, 2], "rank {rank}");
     }
 }
 

@@ -1,9 +1,8 @@
-//! Ranks that die, stand still, leave early or give up: the others hear of it, by name.
+//! Ranks that die, leave early or give up: the others hear of it, by name.
 
+mod aborts;
 mod death;
-mod lateness;
 mod leaving;
-mod links;
 
 use consort::{Error, ErrorKind, Group, ReduceOp, Result};
 

@@ -1,50 +1,16 @@
-//! Ranks that stand still, and groups that are given up.
+//! Groups that are given up.
 
 use std::time::{Duration, Instant};
 
-use consort::{Error, ErrorKind};
+use consort::Error;
 use consort_testkit::{Case, conformance};
 
 use crate::meet::meet;
 use crate::works::works;
 
-conformance! { [shm tcp]
-    a_rank_that_stands_still_is_named_when_the_time_is_up
-}
 conformance! { [shm tcp mixed in_process]
     a_group_that_a_rank_gives_up_ends_for_all_who_wait_in_it
     a_rank_that_need_not_wait_hears_of_a_group_that_was_given_up
-}
-
-fn a_rank_that_stands_still_is_named_when_the_time_is_up(case: Case) {
-    let mut job = case.of(3).start(|ctx| {
-        let group = meet(ctx);
-        works(&group);
-        ctx.reach("met");
-        if ctx.rank() == 2 {
-            let _: String = ctx.told("go on");
-            return group.barrier().unwrap_err().to_string();
-        }
-        let _: String = ctx.told("rank 2 stands");
-        let error = group.within(Duration::from_millis(700)).barrier().unwrap_err();
-        let Error::Late { missing, by: 0 | 1, .. } = &error else { panic!("{error}") };
-        assert_eq!((&missing[..], error.kind()), (&[2][..], ErrorKind::Deadline));
-        ctx.reach("told");
-        error.to_string()
-    });
-    for rank in 0..3 {
-        job.await_point(rank, "met");
-    }
-    job.stop(2);
-    job.tell("rank 2 stands", &"yes");
-    for rank in [0, 1] {
-        job.await_point(rank, "told");
-    }
-    job.cont(2);
-    job.tell("go on", &"yes");
-    let told = job.expect_all();
-    assert!(told[2].contains("for ranks [2], which are alive"), "{}", told[2]);
-    assert!(told.iter().all(|told_one| told_one == &told[2]), "{told:?}");
 }
 
 fn a_group_that_a_rank_gives_up_ends_for_all_who_wait_in_it(case: Case) {
