@@ -22,6 +22,11 @@ pub(crate) enum Op {
 }
 
 impl Op {
+    /// Whether it may have to wait for another.
+    pub(crate) fn can_wait(&self) -> bool {
+        self.with_request(|request| request.can_wait())
+    }
+
     pub(crate) fn with_request<T>(&self, then: impl FnOnce(&Request<'_>) -> T) -> T {
         let (name, element) = match self {
             Self::Set(flag) | Self::Wait(flag) => (format!("flag/{flag}"), String::new()),
@@ -56,6 +61,11 @@ pub(crate) struct History {
 }
 
 impl History {
+    /// Whether there is a counter that can be read.
+    pub(crate) fn has_counted(&self) -> bool {
+        self.calls.iter().any(|call| call.op == Op::Add && call.ended.is_some())
+    }
+
     /// Everything was as one store would have done it, each call at one moment between its
     /// beginning and its end. If a store is left, what is left in it has been `taken`.
     pub(crate) fn check(&self, taken: bool) {

@@ -130,9 +130,19 @@ impl Net {
         self.fabric().break_any(host);
     }
 
-    /// The dice that decide everything, for a test that has something to decide.
-    pub fn dice(&self) -> RefMut<'_, Dice> {
-        RefMut::map(self.0.borrow_mut(), |fabric| &mut fabric.dice)
+    /// Any number below `limit`, from the dice that decide everything.
+    pub fn roll(&self, limit: u64) -> u64 {
+        self.fabric().dice.below(limit)
+    }
+
+    /// Any index of a list of so many.
+    pub fn pick(&self, len: usize) -> usize {
+        self.fabric().dice.index(len)
+    }
+
+    /// Yes, one time out of so many.
+    pub fn once_in(&self, times: u64) -> bool {
+        self.fabric().dice.once_in(times)
     }
 
     /// What has gone wrong so far.

@@ -119,4 +119,4 @@ impl Pipe {
 }
 
 /// How far a sender gets ahead of what is read.
-const WINDOW: usize = 1 << 10;
+const WINDOW: usize = 16 << 10;

@@ -36,7 +36,7 @@ pub(in crate::tcp) trait Door {
 /// What the serving thread works with.
 #[derive(Debug)]
 pub(in crate::tcp) struct Room<D: Door> {
-    pub(super) door: D,
+    pub(in crate::tcp) door: D,
     secret: Secret,
     pub(super) keeper: Keeper,
     /// The other store, if there is one.
@@ -100,6 +100,12 @@ impl<D: Door> Room<D> {
         let opening = self.openings.front().map(|(since, _)| *since + HANDSHAKE_LIMIT);
         let due = self.keeper.due_at(now);
         opening.into_iter().chain(self.accept_again).chain(due).min()
+    }
+
+    /// How many clients have proved that they know the secret.
+    #[cfg(test)]
+    pub(in crate::tcp) fn members(&self) -> usize {
+        self.connections.values().filter(|connection| connection.is_open()).count()
     }
 
     /// Begins a turn: goes on with those who had more to read.
