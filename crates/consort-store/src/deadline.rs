@@ -64,7 +64,34 @@ impl Deadline {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a deadline is where the clock enters the crate")]
+/// What this process's clock shows; in a test that plays one, what that shows.
+#[cfg_attr(
+    not(test),
+    expect(clippy::disallowed_methods, reason = "a deadline is where the clock enters the crate")
+)]
 pub(crate) fn clock_now() -> Instant {
+    #[cfg(test)]
+    if let Some(now) = played::now() {
+        return now;
+    }
     Instant::now()
+}
+
+/// A clock that a test sets, for the thread it runs on.
+#[cfg(test)]
+pub(crate) mod played {
+    use std::cell::Cell;
+    use std::time::Instant;
+
+    pub(crate) fn set(now: Instant) {
+        NOW.set(Some(now));
+    }
+
+    pub(super) fn now() -> Option<Instant> {
+        NOW.get()
+    }
+
+    thread_local! {
+        static NOW: Cell<Option<Instant>> = const { Cell::new(None) };
+    }
 }

@@ -35,6 +35,8 @@ mod file;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
+#[cfg(test)]
+mod history;
 mod keeper;
 mod machine;
 mod mem;

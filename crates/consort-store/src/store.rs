@@ -296,7 +296,7 @@ fn count(reply: Reply) -> Result<usize> {
 }
 
 /// A store that answers one request with the reply to another is broken or hostile.
-fn out_of_place(reply: &Reply) -> Error {
+pub(crate) fn out_of_place(reply: &Reply) -> Error {
     Error::Lost {
         peer: "this handle's server".to_owned(),
         reason: format!("it gave an answer that does not fit the request: {reply:?}"),

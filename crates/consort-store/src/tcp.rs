@@ -6,6 +6,8 @@ mod connection;
 mod dial;
 mod feed;
 mod server;
+#[cfg(test)]
+pub(crate) mod simulated;
 
 use std::time::Duration;
 

@@ -15,6 +15,8 @@
 //!   whose cables can be pulled. A [`Network`] says what lies between them: which addresses, how
 //!   far, how lossy, which ports are open. Where the system cannot do that the test says
 //!   [`skip()`].
+//! - [`net`] is a network without machines: thousands of histories with delays, cuts and crashes, each
+//!   from a seed, for code that decides without sockets and clocks.
 //! - [`ControlGroup`] limits the memory of some of the ranks.
 //! - [`store`] is the conformance suite of `consort_store::Store`: what every store promises, one
 //!   function per promise. A new store is done when it passes.
@@ -33,6 +35,7 @@
 
 mod control_group;
 mod hosts;
+pub mod net;
 mod ranks;
 mod scratch;
 mod skip;

@@ -67,6 +67,8 @@ mod owned;
 mod p2p;
 mod recorder;
 mod scope;
+#[cfg(test)]
+mod simulated;
 pub mod symm;
 pub mod trace;
 mod verdict;

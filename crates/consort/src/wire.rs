@@ -20,6 +20,7 @@
 
 mod caller;
 mod door;
+mod ending;
 mod frame;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
@@ -49,6 +50,7 @@ use consort_store::Secret;
 use consort_sys::view::{Source, Target};
 
 use self::door::Door;
+pub(crate) use self::ending::Ending;
 pub(crate) use self::frame::{Header, Kind};
 pub(crate) use self::letters::Letter;
 pub(crate) use self::meet::{Site, meet};
@@ -56,7 +58,6 @@ pub(crate) use self::parts::checksum_of_all;
 use self::peer::{Peer, word};
 use self::porter::Porter;
 use self::signal::Signal;
-pub(crate) use self::station::Ending;
 use self::station::Station;
 use self::stream::{Broken, Kept, Stream};
 use self::tuning::Tuning;
@@ -372,7 +373,7 @@ impl Switch {
         for peer in hub.peers_of(ranks, self.me) {
             peer.forget(group);
             if let Some(ending) = &ending {
-                peer.say(&self.end_of(group, ending), &ending.verdict);
+                peer.say(&ending.word(group, self.epoch), &ending.verdict);
             }
             peer.say_farewell(group, self.epoch);
         }
@@ -386,7 +387,7 @@ impl Switch {
     /// Tells these ranks of the world that a group has ended, and has this process know it.
     pub(crate) fn halt(&self, group: u64, ranks: &[u32], ending: Ending) {
         let mut hub = self.lock();
-        let header = self.end_of(group, &ending);
+        let header = ending.word(group, self.epoch);
         for peer in hub.peers_of(ranks, self.me) {
             peer.streams.iter_mut().for_each(|stream| stream.abandon(group));
             peer.say(&header, &ending.verdict);
@@ -395,12 +396,6 @@ impl Switch {
         // Whoever was first was first.
         let _ = station.ending.set(ending);
         self.ring_if_dozing(&hub);
-    }
-
-    /// What is said of the end of a group, before its verdict.
-    fn end_of(&self, group: u64, Ending { by, verdict }: &Ending) -> Header {
-        let header = word(Kind::Halt, group, self.epoch, u64::from(*by));
-        Header { bytes: verdict.len() as u32, ..header }
     }
 
     /// Whether there is a connection to a rank of the world.

@@ -1,30 +1,21 @@
-mod history;
 mod world;
+
+use consort_testkit::net::play;
 
 use super::*;
 use world::World;
 
-/// So many worlds are tried. `CONSORT_SEED` tries one again and shows what happens in it.
-const SEEDS: u64 = 2000;
+/// So many worlds are played.
+const SEEDS: u64 = 4000;
 
 #[test]
 fn whatever_happens_nothing_answered_is_lost_and_nothing_is_done_twice() {
-    if let Some(seed) = std::env::var("CONSORT_SEED").ok().and_then(|seed| seed.parse().ok()) {
-        World::new(seed, true).run();
-        return;
-    }
-    let (mut takeovers, mut alone) = (0, 0);
-    for seed in 0..SEEDS {
-        let played = std::panic::catch_unwind(|| World::new(seed, false).run());
-        let Ok(end) = played else {
-            panic!(
-                "seed {seed} failed: CONSORT_SEED={seed} cargo test -p consort-store whatever_happens"
-            );
-        };
-        takeovers += u64::from(end.took_over);
-        alone += u64::from(end.went_on_alone);
-    }
+    let played = play("consort-store", "whatever_happens_nothing", SEEDS, |seed, shows| {
+        let end = World::new(seed, shows).run();
+        [u64::from(end.took_over), u64::from(end.went_on_alone)]
+    });
     // Worlds in which nothing happens would prove nothing.
+    let Some([takeovers, alone]) = played else { return };
     assert!(takeovers > SEEDS / 5 && alone > SEEDS / 50, "{takeovers} and {alone} of {SEEDS}");
 }
 

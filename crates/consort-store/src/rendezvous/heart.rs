@@ -1,10 +1,11 @@
 //! The sign of life that a node gives, and what it learns from giving it.
 
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use super::seat::{Ask, Silence, at_once, count};
 use crate::deadline::clock_now;
 use crate::error::{Error, Result};
 use crate::member::Pulse;
@@ -15,42 +16,64 @@ use crate::store::Store;
 pub(super) struct Heart {
     stop: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
-    silence: Arc<Mutex<Duration>>,
 }
 
 impl Heart {
     /// Starts to beat, several times within the time that a node may be silent.
-    pub(super) fn start(store: Arc<dyn Store>, key: String, liveness: Duration) -> Result<Self> {
+    pub(super) fn start(
+        store: Arc<dyn Store>,
+        key: String,
+        liveness: Duration,
+        silence: &Silence,
+    ) -> Result<Self> {
         let (stop, stopped) = mpsc::channel::<()>();
-        let silence = Arc::new(Mutex::new(Duration::ZERO));
-        let felt = silence.clone();
+        let mut beats = Beats::new(key, liveness, silence);
         let beat = move || {
-            let mut pulse = Pulse::new(clock_now(), liveness / 2);
-            let mut beats = 0;
-            loop {
-                match store.add(&key, 1) {
-                    Ok(now) => beats = now,
-                    // Whoever watches the store notices too, and tells.
-                    Err(Error::Lost { .. }) => return,
-                    Err(_) => {}
-                }
-                let silent = pulse.hear(clock_now(), beats);
-                *felt.lock().unwrap_or_else(PoisonError::into_inner) = silent;
-                if stopped.recv_timeout(liveness / 5) != Err(RecvTimeoutError::Timeout) {
-                    return;
-                }
+            while at_once(beats.beat(&store))
+                && stopped.recv_timeout(beats.pause()) == Err(RecvTimeoutError::Timeout)
+            {
             }
         };
         let thread = std::thread::Builder::new()
             .name("consort-heart".to_owned())
             .spawn(beat)
             .map_err(|source| Error::System { doing: "starting the heart's thread", source })?;
-        Ok(Self { stop: Some(stop), thread: Some(thread), silence })
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+/// What beats, without a thread.
+#[derive(Debug)]
+pub(super) struct Beats {
+    key: String,
+    liveness: Duration,
+    /// The store's own, which answers as long as it lives.
+    pulse: Pulse,
+    count: i64,
+    silence: Silence,
+}
+
+impl Beats {
+    pub(super) fn new(key: String, liveness: Duration, silence: &Silence) -> Self {
+        let pulse = Pulse::new(clock_now(), liveness / 2);
+        Self { key, liveness, pulse, count: 0, silence: silence.clone() }
     }
 
-    /// For how long the store has not answered any beat.
-    pub(super) fn silence_of_store(&self) -> Duration {
-        *self.silence.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Beats once. Whether it makes sense to go on.
+    pub(super) async fn beat(&mut self, store: &impl Ask) -> bool {
+        match count(store, &self.key, 1).await {
+            Ok(count) => self.count = count,
+            // Whoever watches the store notices too, and tells.
+            Err(Error::Lost { .. }) => return false,
+            Err(_) => {}
+        }
+        self.silence.set(self.pulse.hear(clock_now(), self.count));
+        true
+    }
+
+    /// How long it is to the next beat.
+    pub(super) fn pause(&self) -> Duration {
+        self.liveness / 5
     }
 }
 
@@ -65,6 +88,8 @@ impl Drop for Heart {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
     use crate::deadline::Deadline;
     use crate::error::Missing;
@@ -105,12 +130,13 @@ mod tests {
         let (calls, called) = mpsc::channel();
         let (order, orders) = mpsc::channel();
         let store = Told { store: MemStore::new(), calls, orders: Mutex::new(orders) };
-        let heart = Heart::start(Arc::new(store), "beat".to_owned(), liveness).unwrap();
+        let felt = Silence::default();
+        let _heart = Heart::start(Arc::new(store), "beat".to_owned(), liveness, &felt).unwrap();
         let silence_after = |what: Duration| {
             called.recv().unwrap();
             order.send(what).unwrap();
             called.recv().unwrap();
-            let silence = heart.silence_of_store();
+            let silence = felt.get();
             order.send(Duration::ZERO).unwrap();
             silence
         };

@@ -3,8 +3,6 @@
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 
-use mio::net::TcpStream;
-
 use crate::auth::{GREETING, OPENING, ServerHandshake, Session, refusal};
 use crate::error::HandshakeError;
 use crate::proto::{Damage, Inbox, Message, Outbox, Word};
@@ -12,8 +10,8 @@ use crate::secret::Secret;
 
 /// A connection and how far it has come.
 #[derive(Debug)]
-pub(super) struct Connection {
-    stream: TcpStream,
+pub(super) struct Connection<S> {
+    stream: S,
     peer: SocketAddr,
     phase: Phase,
     /// The client's number.
@@ -67,10 +65,10 @@ pub(super) enum Turn {
     Choked,
 }
 
-impl Connection {
+impl<S: Read + Write> Connection<S> {
     /// Greets a client that has just connected.
     pub(super) fn greet(
-        mut stream: TcpStream,
+        mut stream: S,
         peer: SocketAddr,
         client: u64,
         secret: &Secret,
@@ -84,7 +82,7 @@ impl Connection {
         Ok(Self { stream, peer, phase, client, choked: false })
     }
 
-    pub(super) fn stream(&mut self) -> &mut TcpStream {
+    pub(super) fn stream(&mut self) -> &mut S {
         &mut self.stream
     }
 

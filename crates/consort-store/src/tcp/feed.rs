@@ -9,8 +9,8 @@ use crate::proto::{Inbox, Message, Note, Outbox, Word};
 
 /// Notes come in, and how far they have come goes out.
 #[derive(Debug)]
-pub(super) struct Feed {
-    stream: mio::net::TcpStream,
+pub(super) struct Feed<S = mio::net::TcpStream> {
+    stream: S,
     peer: SocketAddr,
     inbox: Inbox,
     outbox: Outbox,
@@ -30,8 +30,10 @@ impl Feed {
         feed.outbox.push(&Message::Attach { address });
         Ok(feed)
     }
+}
 
-    pub(super) fn stream(&mut self) -> &mut mio::net::TcpStream {
+impl<S: Read + Write> Feed<S> {
+    pub(super) fn stream(&mut self) -> &mut S {
         &mut self.stream
     }
 

@@ -1,9 +1,9 @@
-//! The server: one thread, one port, thousands of clients. All that is decided is decided in
-//! [`Keeper`]; this file moves bytes. What passes between two stores is in [`pair`].
+//! The server: one thread, one port, thousands of clients. What it does with them is in [`room`], what
+//! passes between two stores in [`pair`]; this file has the thread and its sockets.
 
 mod pair;
+pub(super) mod room;
 
-use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc::{self, TryRecvError};
@@ -11,24 +11,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use mio::event::Event;
 use mio::{Events, Interest, Poll, Token, Waker};
 use socket2::{Domain, Socket, Type};
 
-use super::complaints::Complaints;
-use super::connection::{Connection, End, Turn};
 use super::dial::Dial;
 use super::feed::Feed;
 use super::tune;
 use crate::deadline::{Deadline, clock_now};
-use crate::error::{Error, HandshakeError, Result};
+use crate::error::{Error, Result};
 use crate::keeper::Keeper;
-use crate::machine::Ticket;
 use crate::mirror::Times;
-use crate::proto::{Answer, Message, Word};
 use crate::secret::Secret;
 pub use pair::Role;
-use pair::{Asked, BEHIND, Pair};
+use room::{Door, FIRST_CLIENT, Room};
 
 /// The process that holds the data of a [`TcpStore`](super::TcpStore).
 ///
@@ -174,41 +169,18 @@ impl Server {
         mut feed: Option<Feed>,
     ) -> io::Result<Self> {
         let address = listener.local_addr()?;
-        listener.set_nonblocking(true)?;
-        let mut listener = mio::net::TcpListener::from_std(listener);
-        let poll = Poll::new()?;
-        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
-        let waker = Waker::new(poll.registry(), WAKER)?;
+        let sockets = Sockets::new(listener, silence)?;
+        let waker = Waker::new(sockets.poll.registry(), WAKER)?;
         if let Some(feed) = &mut feed {
             let both = Interest::READABLE | Interest::WRITABLE;
-            poll.registry().register(feed.stream(), FEED, both)?;
+            sockets.poll.registry().register(feed.stream(), FEED, both)?;
         }
-        let pair = Pair::new(&keeper, feed);
-        let role = pair.role.clone();
+        let room = Room::new(sockets, secret, keeper, feed);
+        let role = room.role();
         let (stop, stopped) = mpsc::channel();
-        let room = Room {
-            poll,
-            listener,
-            secret: secret.clone(),
-            silence,
-            keeper,
-            pair,
-            connections: HashMap::new(),
-            clients: HashMap::new(),
-            next: FIRST_CLIENT,
-            openings: VecDeque::new(),
-            opening_count: 0,
-            openings_limit: openings_limit(),
-            accept_again: None,
-            complaints: Complaints::new(clock_now()),
-            again: Vec::new(),
-            unwritten: Vec::new(),
-            scratch: vec![0; SCRATCH].into(),
-            stopped,
-        };
         let thread = std::thread::Builder::new()
             .name("consort-store".to_owned())
-            .spawn(move || room.run())?;
+            .spawn(move || run(room, &stopped))?;
         Ok(Self { address, role, stop: Some(stop), waker, thread: Some(thread) })
     }
 }
@@ -225,339 +197,98 @@ impl Drop for Server {
     }
 }
 
-/// What the serving thread works with.
+/// Where the clients of a real server come from.
 #[derive(Debug)]
-struct Room {
+struct Sockets {
     poll: Poll,
     listener: mio::net::TcpListener,
-    secret: Secret,
     /// How long a client may be silent.
     silence: Duration,
-    keeper: Keeper,
-    /// The other store, if there is one.
-    pair: Pair,
-    connections: HashMap<usize, Connection>,
-    /// Which connection a client has.
-    clients: HashMap<u64, usize>,
-    next: usize,
-    /// Who is in the handshake since when, oldest first; some have left it meanwhile.
-    openings: VecDeque<(Instant, usize)>,
-    opening_count: usize,
-    openings_limit: usize,
-    /// When to try to accept again, after the system had no descriptors left.
-    accept_again: Option<Instant>,
-    complaints: Complaints,
-    /// Who may have more to read than one turn allows.
-    again: Vec<usize>,
-    /// Who has answers to be written.
-    unwritten: Vec<usize>,
-    scratch: Box<[u8]>,
-    stopped: mpsc::Receiver<()>,
 }
 
-impl Room {
-    fn run(mut self) {
-        let mut events = Events::with_capacity(1024);
-        let mut last_event = clock_now();
-        loop {
-            let timeout = self.timeout(clock_now(), last_event);
-            match self.poll.poll(&mut events, timeout) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => {
-                    tracing::error!(%error, "the store's server cannot wait for clients: it ends");
-                    return;
-                }
-            }
-            let now = clock_now();
-            if !events.is_empty() || !self.again.is_empty() {
-                last_event = now;
-            } else if timeout == Some(Duration::ZERO) {
-                std::thread::yield_now();
-            }
-            for client in std::mem::take(&mut self.again) {
-                self.read(client, true);
-            }
-            for event in &events {
-                match event.token() {
-                    LISTENER => self.accept(),
-                    WAKER if self.stopped.try_recv() == Err(TryRecvError::Disconnected) => return,
-                    WAKER => {}
-                    FEED => self.follow(),
-                    Token(client) => self.serve(client, event),
-                }
-            }
-            self.look_at_clock(now);
-            self.pass_on();
-            self.write_answers();
-        }
+impl Sockets {
+    fn new(listener: TcpListener, silence: Duration) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let mut listener = mio::net::TcpListener::from_std(listener);
+        let poll = Poll::new()?;
+        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        Ok(Self { poll, listener, silence })
+    }
+}
+
+impl Door for Sockets {
+    type Stream = mio::net::TcpStream;
+
+    fn accept(&mut self) -> io::Result<(Self::Stream, SocketAddr)> {
+        self.listener.accept()
     }
 
-    /// How long to sleep. Right after work, not at all: the next request is often only
-    /// microseconds away, and a sleeping thread would answer it several times later. Others may
-    /// run meanwhile.
-    fn timeout(&self, now: Instant, last_event: Instant) -> Option<Duration> {
-        if !self.again.is_empty() || now.duration_since(last_event) < AWAKE {
-            return Some(Duration::ZERO);
-        }
-        let opening = self.openings.front().map(|(since, _)| *since + HANDSHAKE_LIMIT);
-        let due = self.keeper.due_at(now);
-        let next = opening.into_iter().chain(self.accept_again).chain(due).min()?;
-        Some(next.saturating_duration_since(now) + Duration::from_millis(1))
-    }
-
-    /// Takes some of the clients that want to connect; the others get their turn after those who
-    /// are connected have had one.
-    fn accept(&mut self) {
-        for _ in 0..ACCEPTS_PER_TURN {
-            if self.opening_count >= self.openings_limit && !self.drop_slow_opening() {
-                break;
-            }
-            match self.listener.accept() {
-                Ok((stream, peer)) => self.welcome(stream, peer),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if is_of_one_connection(&error) => {}
-                Err(error) => {
-                    if self.complaints.another(clock_now()).is_some() {
-                        tracing::warn!(%error, "the store's server cannot take more clients for now");
-                    }
-                    self.accept_again = Some(clock_now() + ACCEPT_PAUSE);
-                    return;
-                }
-            }
-        }
-        self.accept_again = Some(clock_now());
-    }
-
-    fn welcome(&mut self, stream: mio::net::TcpStream, peer: SocketAddr) {
-        let client = self.next;
-        let greeted = Connection::greet(stream, peer, client as u64, &self.secret);
-        let Ok(mut connection) = greeted else { return };
+    fn watch(&mut self, stream: &mut Self::Stream, connection: usize) -> io::Result<()> {
+        tune(socket2::SockRef::from(&*stream), self.silence)?;
         let both = Interest::READABLE | Interest::WRITABLE;
-        let stream = connection.stream();
-        if tune(socket2::SockRef::from(&*stream), self.silence).is_err()
-            || self.poll.registry().register(stream, Token(client), both).is_err()
-        {
-            return;
-        }
-        self.next += 1;
-        self.openings.push_back((clock_now(), client));
-        self.opening_count += 1;
-        self.connections.insert(client, connection);
+        self.poll.registry().register(stream, Token(connection), both)
     }
 
-    fn serve(&mut self, client: usize, event: &Event) {
-        if event.is_writable() {
-            self.write(client);
-        }
-        if event.is_readable() {
-            self.read(client, event.is_read_closed());
-        }
+    fn forget(&mut self, stream: &mut Self::Stream) {
+        // The connection is dropped either way, and the system forgets it then.
+        let _ = self.poll.registry().deregister(stream);
     }
+}
 
-    fn read(&mut self, client: usize, to_the_end: bool) {
-        if self.is_behind() && !self.pair.is_second(client) {
-            self.pair.postponed.push(client);
-            return;
-        }
-        let Some(connection) = self.connections.get_mut(&client) else { return };
-        let (keeper, unwritten, now) = (&mut self.keeper, &mut self.unwritten, clock_now());
-        let was_open = connection.is_open();
-        let mut who = connection.client;
-        let mut asked = Vec::new();
-        let turn = connection.read(&mut self.scratch, to_the_end, |message, outbox| {
-            let first = keeper.answers.len();
-            match message {
-                Message::Call { call, wait, done, request } => {
-                    keeper.call(Ticket { client: who, call }, wait, &done, &request, now);
-                }
-                Message::Cancel { call } => keeper.cancel(Ticket { client: who, call }, now),
-                Message::Hello { client, epoch, open } => {
-                    who = client;
-                    keeper.welcome(client, epoch, &open, now);
-                }
-                Message::Attach { address } => asked.push(Asked::Attach(address)),
-                Message::Have { index } => asked.push(Asked::Have(index)),
-                Message::Took => asked.push(Asked::Took),
-            }
-            // The caller's own answer goes straight into its outbox, which bounds what it can
-            // ask for; answers to others wait until its turn is over.
-            if keeper.answers.get(first).is_some_and(|(ticket, _)| ticket.client == who) {
-                let (Ticket { call, .. }, reply) = keeper.answers.remove(first);
-                outbox.push(&Word::Answer(Answer { call, reply }));
-                unwritten.push(client);
-            }
-            keeper.held() <= BEHIND
-        });
-        if !was_open && connection.is_open() {
-            self.opening_count -= 1;
-            connection.tell(&Word::House(self.pair.told.clone()));
-            self.unwritten.push(client);
-        }
-        self.know(client, who);
-        for word in asked {
-            self.hear_second(client, word);
-        }
-        match turn {
-            Ok(Turn::Dry | Turn::Choked) => {}
-            Ok(Turn::More) => self.again.push(client),
-            Err(end) => self.close(client, &end),
-        }
-        self.pass_on();
-    }
-
-    /// Remembers which client has this connection. If it has another, that is an old one.
-    fn know(&mut self, connection: usize, client: u64) {
-        let Some(known) = self.connections.get_mut(&connection) else { return };
-        if known.client == client {
-            return;
-        }
-        known.client = client;
-        if let Some(old) = self.clients.insert(client, connection) {
-            self.close(old, &End::Gone);
-        }
-    }
-
-    /// Puts the answers that the last message brought about into their clients' outboxes.
-    fn deliver(&mut self) {
-        let mut answers = std::mem::take(&mut self.keeper.answers);
-        for (Ticket { client, call }, reply) in answers.drain(..) {
-            let place = self.clients.get(&client).copied().unwrap_or(client as usize);
-            let Some(connection) = self.connections.get_mut(&place) else { continue };
-            match connection.answer(&Word::Answer(Answer { call, reply })) {
-                Ok(()) => self.unwritten.push(place),
-                Err(end) => self.close(place, &end),
-            }
-        }
-        self.keeper.answers.append(&mut answers);
-    }
-
-    fn write_answers(&mut self) {
-        let mut unwritten = std::mem::take(&mut self.unwritten);
-        for client in unwritten.drain(..) {
-            self.write(client);
-        }
-        self.unwritten = unwritten;
-    }
-
-    fn write(&mut self, client: usize) {
-        let Some(connection) = self.connections.get_mut(&client) else { return };
-        match connection.write() {
-            Ok(true) => self.again.push(client),
-            Ok(false) => {}
-            Err(end) => self.close(client, &end),
-        }
-        self.resume();
-    }
-
-    fn look_at_clock(&mut self, now: Instant) {
-        self.keeper.tick(now);
-        if self.accept_again.is_some_and(|again| again <= now) {
-            self.accept_again = None;
-            self.accept();
-        }
-        while let Some((since, client)) = self.openings.front().copied() {
-            let opening = self.connections.get(&client).is_some_and(|it| !it.is_open());
-            if opening && now.duration_since(since) < HANDSHAKE_LIMIT {
+/// What the serving thread does, until nobody can tell it to stop any more.
+fn run(mut room: Room<Sockets>, stopped: &mpsc::Receiver<()>) {
+    let mut events = Events::with_capacity(1024);
+    let mut last_event = clock_now();
+    loop {
+        let timeout = timeout(&room, clock_now(), last_event);
+        match room.door.poll.poll(&mut events, timeout) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => {
+                tracing::error!(%error, "the store's server cannot wait for clients: it ends");
                 return;
             }
-            self.openings.pop_front();
-            if opening {
-                let slow = HandshakeError::Slow { limit: HANDSHAKE_LIMIT };
-                self.close(client, &End::Refused(slow));
-            }
         }
-    }
-
-    /// Makes room: whoever has been in the handshake longest is the least likely to finish it. If
-    /// nobody has been there for long, they are members that came all at once.
-    fn drop_slow_opening(&mut self) -> bool {
         let now = clock_now();
-        while let Some((since, client)) = self.openings.front().copied() {
-            let opening = self.connections.get(&client).is_some_and(|it| !it.is_open());
-            if opening && now.duration_since(since) < PROMPT {
-                return false;
+        if !events.is_empty() || room.has_more() {
+            last_event = now;
+        } else if timeout == Some(Duration::ZERO) {
+            std::thread::yield_now();
+        }
+        room.read_more();
+        for event in &events {
+            match event.token() {
+                LISTENER => room.accept(),
+                WAKER if stopped.try_recv() == Err(TryRecvError::Disconnected) => return,
+                WAKER => {}
+                FEED => room.follow(),
+                Token(client) => {
+                    if event.is_writable() {
+                        room.write(client);
+                    }
+                    if event.is_readable() {
+                        room.read(client, event.is_read_closed());
+                    }
+                }
             }
-            self.openings.pop_front();
-            if opening {
-                self.close(client, &End::Refused(HandshakeError::Full));
-                return true;
-            }
         }
-        true
-    }
-
-    fn close(&mut self, client: usize, end: &End) {
-        let Some(mut connection) = self.connections.remove(&client) else { return };
-        if !connection.is_open() {
-            self.opening_count -= 1;
-        }
-        if let End::Refused(reason) = end {
-            connection.refuse(reason);
-        }
-        self.complain(&connection.describe(), end);
-        // The connection is dropped either way, and the system forgets it then.
-        let _ = self.poll.registry().deregister(connection.stream());
-        if self.pair.is_second(client) {
-            self.lose_second(end);
-        }
-        // A client that has come back has another connection by now.
-        let gone = connection.client;
-        match self.clients.get(&gone) {
-            Some(place) if *place != client => return,
-            Some(_) => drop(self.clients.remove(&gone)),
-            None => {}
-        }
-        self.keeper.forget(gone, clock_now());
-    }
-
-    /// One line for whoever was not let in or had to be closed.
-    fn complain(&mut self, peer: &str, end: &End) {
-        let what = match end {
-            End::Gone | End::Lost => return,
-            End::Refused(reason) => format!("refused a connection to the store: {reason}"),
-            End::Damaged(damage) => format!("closed a connection to the store: {damage}"),
-            End::Deaf => "closed a connection to the store: it reads no answers".to_owned(),
-        };
-        match self.complaints.another(clock_now()) {
-            None => {}
-            Some(0) => tracing::warn!(%peer, "{what}"),
-            Some(more) => tracing::warn!(%peer, "{what}; {more} others were not told of"),
-        }
+        room.finish_turn(now);
     }
 }
 
-/// How many clients may be in the handshake at one time: strangers must not use up the descriptors
-/// that members and the rest of the process need.
-fn openings_limit() -> usize {
-    use rustix::process::{Resource, getrlimit};
-    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from(descriptors / 4).unwrap_or(OPENINGS).clamp(1, OPENINGS)
-}
-
-/// Errors of `accept` that concern the connection, not the listener.
-fn is_of_one_connection(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::Interrupted
-    )
+/// How long to sleep. Right after work, not at all: the next request is often only microseconds
+/// away, and a sleeping thread would answer it several times later. Others may run meanwhile.
+fn timeout(room: &Room<Sockets>, now: Instant, last_event: Instant) -> Option<Duration> {
+    if room.has_more() || now.duration_since(last_event) < AWAKE {
+        return Some(Duration::ZERO);
+    }
+    Some(room.due_at(now)?.saturating_duration_since(now) + Duration::from_millis(1))
 }
 
 const LISTENER: Token = Token(0);
 const WAKER: Token = Token(1);
-/// The store that this one follows.
-const FEED: Token = Token(2);
-const FIRST_CLIENT: usize = 3;
+/// The store that this one follows. Clients have the numbers after it.
+const FEED: Token = Token(FIRST_CLIENT - 1);
 const BACKLOG: i32 = 4096;
-const SCRATCH: usize = 64 << 10;
-/// Clients that may be in the handshake at one time, if there are descriptors enough.
-const OPENINGS: usize = 1024;
-/// What a member takes at most for the handshake, unless something is wrong.
-const PROMPT: Duration = Duration::from_secs(1);
-const ACCEPTS_PER_TURN: usize = 64;
-const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long the thread stays awake after its last work.
 const AWAKE: Duration = Duration::from_micros(50);

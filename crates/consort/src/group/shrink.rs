@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 
 use consort_store::{Deadline, Error as StoreError, ErrorKind, Store, Swap};
 
-use self::agreement::{Card, Table};
+use self::agreement::{Card, Heard, Meeting, Outcome, Table, agree};
 use super::{Group, Presence, Shared};
-use crate::engine::Place;
+use crate::engine::{Place, at_once};
 use crate::error::{Error, Result};
-use crate::verdict::{decode, encode};
 
 impl Group {
     /// A new group of the ranks that are left, after some have died: in the order of their ranks here,
@@ -96,24 +95,26 @@ impl Group {
             return Err(Error::Argument(what));
         }
         self.abort("it is made smaller");
-        let mut assembly = Assembly::of(self, without, until);
+        let mut assembly = Assembly::of(self, until);
+        let without = without.iter().copied().collect();
+        let mut mine = Card { rank: self.rank().get(), without, ..Card::default() };
         if let Succession::None = *succession {
             match self.shared.job.neighbourhood()?.take_place(self.world()) {
                 Ok(place) => *succession = Succession::Offered(place),
                 Err(error) => {
                     // Without this rank's card the others would wait for it.
-                    assembly.show()?;
+                    at_once(assembly.show(&mine.entry()))?;
                     return Err(error);
                 }
             }
         }
-        assembly.mine.place = succession.place().map(Place::offsets);
-        let chosen = assembly.agree()?;
+        mine.place = succession.place().map(Place::offsets);
+        let (chosen, table) = assembly.agree(&mut mine)?;
         let Succession::Offered(place) = std::mem::replace(&mut *succession, Succession::Had)
         else {
             unreachable!("it was offered before")
         };
-        self.remainder(place, &chosen, &assembly.table()?)
+        self.remainder(place, &chosen, &table)
     }
 
     /// The new group of these ranks of this one.
@@ -163,120 +164,36 @@ impl Drop for Shared {
 struct Assembly<'a> {
     group: &'a Group,
     store: &'a dyn Store,
-    /// What they have shown so far.
-    log: Vec<u8>,
-    /// This rank's card.
-    mine: Card,
     until: Deadline,
     began: Instant,
 }
 
 impl<'a> Assembly<'a> {
-    fn of(group: &'a Group, without: &[u32], until: Deadline) -> Self {
-        let without = without.iter().copied().collect();
-        let mine = Card { rank: group.rank().get(), without, ..Card::default() };
-        let store = &*group.shared.job.registry;
-        Self { group, store, log: Vec::new(), mine, until, began: Instant::now() }
+    fn of(group: &'a Group, until: Deadline) -> Self {
+        Self { group, store: &*group.shared.job.registry, until, began: Instant::now() }
     }
 
     /// Waits until it is settled who is in, or settles it.
-    fn agree(&mut self) -> Result<Vec<u32>> {
-        let chosen = loop {
-            if self.look_round() || self.log.is_empty() {
-                self.show()?;
+    fn agree(&mut self, mine: &mut Card) -> Result<(Vec<u32>, Table)> {
+        let group = self.group;
+        match at_once(agree(self, mine, group.world()))? {
+            Outcome::Settled(chosen, table) if chosen.contains(&mine.rank) => Ok((chosen, table)),
+            Outcome::Settled(others, _) => {
+                Err(Error::LeftOut { group: group.name().to_owned(), rank: mine.rank, others })
             }
-            self.hear(Deadline::after(LOOK).min(self.until))?;
-            if let Some(settled) = self.settled()? {
-                break settled;
+            Outcome::Late(missing) => Err(self.late(missing, mine.rank)),
+            Outcome::Unreadable(what) => {
+                let what = format!("group {} cannot be made smaller: {what}", group.name());
+                Err(Error::Argument(what))
             }
-            let table = self.table()?;
-            if let Some(mine) = table.decide() {
-                break self.settle(&mine)?;
-            }
-            if self.until.has_passed() {
-                return Err(self.late(table.awaited()));
-            }
-        };
-        // Those who are in have shown their cards before that was settled.
-        self.hear(Deadline::now())?;
-        if chosen.contains(&self.mine.rank) {
-            Ok(chosen)
-        } else {
-            let (group, rank) = (self.group.name().to_owned(), self.mine.rank);
-            Err(Error::LeftOut { group, rank, others: chosen })
         }
     }
 
-    /// Takes notice of who has died or left. Whether that is new.
-    fn look_round(&mut self) -> bool {
-        let Some(lookout) = &self.group.shared.lookout else { return false };
-        let (dead, left) = (self.mine.dead.len(), self.mine.left.len());
-        lookout.listen();
-        for rank in 0..self.group.world() {
-            match lookout.presence(rank) {
-                Presence::Gone => self.mine.dead.insert(rank as u32),
-                Presence::Left => self.mine.left.insert(rank as u32),
-                Presence::Here => continue,
-            };
-        }
-        (dead, left) != (self.mine.dead.len(), self.mine.left.len())
-    }
-
-    fn show(&self) -> Result<()> {
-        Ok(self.store.append(&self.key("cards"), &self.mine.entry())?)
-    }
-
-    /// Reads what was shown, if it changes in time.
-    fn hear(&mut self, until: Deadline) -> Result<()> {
-        match self.store.get_changed(&self.key("cards"), &self.log, until) {
-            Ok(log) => self.log = log,
-            Err(StoreError::Timeout { .. }) => {}
-            Err(error) => return Err(error.into()),
-        }
-        Ok(())
-    }
-
-    fn table(&self) -> Result<Table> {
-        let read = Table::read(self.group.world(), &self.log);
-        read.map_err(|what| self.unreadable(&format!("what the survivors have shown {what}")))
-    }
-
-    /// Who is in, if that is settled.
-    fn settled(&self) -> Result<Option<Vec<u32>>> {
-        match self.store.get(&self.key("settled"), Deadline::now()) {
-            Ok(settled) => self.read(&settled).map(Some),
-            Err(StoreError::Timeout { .. }) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Settles who is in, unless somebody has.
-    fn settle(&self, chosen: &[u32]) -> Result<Vec<u32>> {
-        let chosen = chosen.to_vec();
-        match self.store.compare_set(&self.key("settled"), None, &encode(&chosen))? {
-            Swap::Differs(settled) => self.read(&settled),
-            Swap::Swapped | Swap::Missing => Ok(chosen),
-        }
-    }
-
-    fn read(&self, settled: &[u8]) -> Result<Vec<u32>> {
-        let read: Result<Vec<u32>, String> = decode(settled);
-        let chosen = read.map_err(|what| self.unreadable(&format!("what was settled {what}")))?;
-        match chosen.iter().find(|&&rank| rank as usize >= self.group.world()) {
-            Some(rank) => Err(self.unreadable(&format!("what was settled names rank {rank}"))),
-            None => Ok(chosen),
-        }
-    }
-
-    fn unreadable(&self, what: &str) -> Error {
-        Error::Argument(format!("group {} cannot be made smaller: {what}", self.group.name()))
-    }
-
-    fn late(&self, missing: Vec<u32>) -> Error {
+    fn late(&self, missing: Vec<u32>, by: u32) -> Error {
         Error::Late {
             group: self.group.name().into(),
             missing,
-            by: self.mine.rank,
+            by,
             call: "shrink".into(),
             number: 0,
             waited: self.began.elapsed(),
@@ -286,6 +203,55 @@ impl<'a> Assembly<'a> {
 
     fn key(&self, what: &str) -> String {
         format!("shrink/{}/{what}", self.group.name())
+    }
+}
+
+impl Meeting for Assembly<'_> {
+    fn look_round(&mut self, mine: &mut Card) -> bool {
+        let Some(lookout) = &self.group.shared.lookout else { return false };
+        let (dead, left) = (mine.dead.len(), mine.left.len());
+        lookout.listen();
+        for rank in 0..self.group.world() {
+            match lookout.presence(rank) {
+                Presence::Gone => mine.dead.insert(rank as u32),
+                Presence::Left => mine.left.insert(rank as u32),
+                Presence::Here => continue,
+            };
+        }
+        (dead, left) != (mine.dead.len(), mine.left.len())
+    }
+
+    async fn show(&mut self, entry: &[u8]) -> Result<()> {
+        Ok(self.store.append(&self.key("cards"), entry)?)
+    }
+
+    async fn hear(&mut self, known: &[u8], waits: bool) -> Result<Heard> {
+        let until = if waits { Deadline::after(LOOK).min(self.until) } else { Deadline::now() };
+        match self.store.get_changed(&self.key("cards"), known, until) {
+            Ok(log) => Ok(Heard::Log(log)),
+            Err(StoreError::Timeout { missing, .. }) if missing.count > 0 => Ok(Heard::Nothing),
+            Err(StoreError::Timeout { .. }) => Ok(Heard::NoAnswer),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn settled(&mut self) -> Result<Option<Vec<u8>>> {
+        match self.store.get(&self.key("settled"), Deadline::now()) {
+            Ok(settled) => Ok(Some(settled)),
+            Err(StoreError::Timeout { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn settle(&mut self, chosen: Vec<u8>) -> Result<Vec<u8>> {
+        match self.store.compare_set(&self.key("settled"), None, &chosen)? {
+            Swap::Differs(settled) => Ok(settled),
+            Swap::Swapped | Swap::Missing => Ok(chosen),
+        }
+    }
+
+    fn is_late(&self) -> bool {
+        self.until.has_passed()
     }
 }
 

@@ -57,7 +57,7 @@ pub(crate) struct Header {
     /// [`Kind::Leave`] or [`Kind::Bye`], on how many connections it is said, of a [`Kind::Halt`], who has
     /// ended the group, of a [`Kind::Mourn`] or [`Kind::Await`], the rank in the world.
     pub(crate) number: u64,
-    /// A digest of that call and of all before it.
+    /// A digest of that call and of all before it; of a [`Kind::Halt`], whether it is settled.
     pub(crate) digest: u64,
     /// What the call is, packed; of a [`Kind::Letter`], its envelope.
     pub(crate) call: [u64; 2],

@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use consort_sys::view::Target;
 
+use super::ending::{Ending, is_of_now};
 use super::frame::{Header, Kind};
 use super::parts;
-use super::station::Ending;
 use super::stream::Kept;
 use super::{Hub, Switch, Trouble};
 use crate::exec::Moved;
@@ -63,9 +63,9 @@ impl Switch {
 
     /// Does with a frame what its kind asks for.
     fn file(&self, hub: &mut Hub, from: u32, kept: Kept) {
-        let Header { kind, group, epoch, number, .. } = kept.header;
+        let Header { kind, group, number, .. } = kept.header;
         let peer = &mut hub.peers[from as usize];
-        if epoch != self.epoch || hub.left.contains(&group) {
+        if !is_of_now(&kept.header, self.epoch, &hub.left) {
             return;
         }
         if !kept.is_whole {
@@ -85,8 +85,8 @@ impl Switch {
                 station.hear(from, kept.header);
             }
             Kind::Halt => {
-                let by = u32::try_from(number).unwrap_or(from);
-                self.hear_of_end(hub, from, group, Ending { by, verdict: kept.rest });
+                let ending = Ending::heard(from, &kept.header, kept.rest);
+                self.hear_of_end(hub, from, group, ending);
             }
             Kind::Part | Kind::Letter => {
                 let station = hub.stations.entry(group).or_default();
@@ -108,7 +108,7 @@ impl Switch {
         if station.ending.set(ending.clone()).is_err() {
             return;
         }
-        let (ranks, header) = (station.ranks.clone(), self.end_of(group, &ending));
+        let (ranks, header) = (station.ranks.clone(), ending.word(group, self.epoch));
         for peer in hub.peers_of(&ranks, self.me).filter(|peer| peer.rank() != from) {
             peer.say(&header, &ending.verdict);
         }

@@ -6,15 +6,9 @@ use std::thread::{self, ThreadId};
 use std::time::Instant;
 
 use super::Switch;
+use super::ending::Ending;
 use super::frame::{Header, Kind};
 use super::stream::Kept;
-
-/// Who has ended a group, and what it says of that.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ending {
-    pub(crate) by: u32,
-    pub(crate) verdict: Vec<u8>,
-}
 
 /// A group's place in the wire.
 #[derive(Debug, Default)]

@@ -147,7 +147,7 @@ fn a_frame_that_was_given_up_is_not_taken_for_whole() {
     let data = data(1 << 20);
     let (frames, done) = pair.fill(&data);
     assert!(done > 0, "one is on its way");
-    pair.a.halt(GROUP, &[0, 1], Ending { by: 0, verdict: vec![1] });
+    pair.a.halt(GROUP, &[0, 1], Ending::found(0, vec![1]));
     pair.receive(frames, &data);
     let (mut done, mut into) = (0, vec![0; data.len()]);
     let target = Target::from(&mut into[..]);
@@ -207,7 +207,7 @@ fn a_group_that_has_ended_leaves_the_connection_to_others() {
     let pair = Pair::new(&Options::default());
     let (_, done) = pair.fill(&data(1 << 20));
     assert!(done > 0, "a frame is on its way");
-    pair.b.halt(GROUP, &[0, 1], Ending { by: 1, verdict: vec![1] });
+    pair.b.halt(GROUP, &[0, 1], Ending::found(1, vec![1]));
     let other = Header { group: GROUP + 1, ..part(0, 0, 8) };
     let wanted = Wanted { group: GROUP + 1, ..wanted(0, 0) };
     let (mut sent, mut out, mut got, mut into) = (Moved::Nothing, 0, 0, [0; 8]);
@@ -405,7 +405,7 @@ fn whom_a_process_knows_to_be_dead_it_says_before_it_ends() {
 #[test]
 fn one_who_leaves_a_group_that_has_ended_says_first_that_it_has() {
     let pair = Pair::new(&Options::default());
-    let ending = Ending { by: 1, verdict: b"enough".to_vec() };
+    let ending = Ending::found(1, b"enough".to_vec());
     // It has heard so from a third.
     pair.b.enter(GROUP, &[0, 1]).set(ending.clone()).unwrap();
     let heard = pair.a.enter(GROUP, &[0, 1]);

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use super::history::{Call, History, Op};
+use consort_testkit::net::Dice;
+
+use crate::history::{Call, History, Op};
 use crate::keeper::{Keeper, Standing};
 use crate::machine::Ticket;
 use crate::mirror::{Note, Times};
@@ -100,7 +102,7 @@ enum FromSecond {
 
 impl World {
     pub(super) fn new(seed: u64, shows: bool) -> Self {
-        let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5EED);
+        let mut dice = Dice::new(seed);
         let start = Instant::now();
         let mut first = Keeper::first(TIMES);
         assert!(first.attach(start));
@@ -518,18 +520,6 @@ impl<T> Channel<T> {
 
     fn receive(&mut self, now: u64) -> Option<T> {
         self.queue.pop_front_if(|(at, _)| *at <= now).map(|(_, what)| what)
-    }
-}
-
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ (mixed >> 31)) % limit.max(1)
     }
 }
 

@@ -5,11 +5,13 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{End, Feed, Room};
+use super::room::{Door, Room};
 use crate::auth::Session;
 use crate::deadline::clock_now;
 use crate::keeper::{Keeper, Standing};
 use crate::proto::{House, Message, Word};
+use crate::tcp::connection::End;
+use crate::tcp::feed::Feed;
 
 /// What a server does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,11 +36,11 @@ pub enum Role {
 
 /// What a server knows of the other store.
 #[derive(Debug)]
-pub(super) struct Pair {
+pub(super) struct Pair<S> {
     /// The connection of the store that follows this one, and where clients reach that.
     second: Option<(usize, SocketAddr)>,
     /// The store that this one follows.
-    feed: Option<Feed>,
+    feed: Option<Feed<S>>,
     /// Whether this store has never served.
     is_standby: bool,
     /// What clients have been told.
@@ -57,8 +59,8 @@ pub(super) enum Asked {
     Took,
 }
 
-impl Pair {
-    pub(super) fn new(keeper: &Keeper, feed: Option<Feed>) -> Self {
+impl<S> Pair<S> {
+    pub(super) fn new(keeper: &Keeper, feed: Option<Feed<S>>) -> Self {
         let mut pair = Self {
             second: None,
             is_standby: feed.is_some(),
@@ -108,7 +110,7 @@ pub(super) fn feed(
     Feed::new(stream, session, address)
 }
 
-impl Room {
+impl<D: Door> Room<D> {
     /// Passes on what has come of the last messages: notes to the second store, answers to clients,
     /// and to everybody how this store stands, if that has changed.
     pub(super) fn pass_on(&mut self) {
@@ -200,8 +202,7 @@ impl Room {
             _ => self.keeper.first_lost(false),
         }
         if let Some(mut feed) = self.pair.feed.take() {
-            // The connection is dropped either way, and the system forgets it then.
-            let _ = self.poll.registry().deregister(feed.stream());
+            self.door.forget(feed.stream());
         }
     }
 

@@ -9,6 +9,7 @@ use consort_sys::board::{Alarm, End};
 
 use crate::engine::company::{Company, Peers};
 use crate::engine::wired::Route;
+use crate::wire::Ending;
 
 /// All ranks of the group, for one of them.
 #[derive(Debug)]
@@ -33,7 +34,8 @@ impl Bond {
     /// Says on the board what was heard over the wire.
     fn say_here(&self) {
         if let Some(End::By { rank, verdict }) = self.route.end() {
-            self.here.halt(&pack(rank as u32, &verdict));
+            let ending = Ending { by: rank as u32, verdict, is_settled: self.route.is_settled() };
+            self.here.halt(&pack(&ending));
         }
     }
 }
@@ -114,7 +116,7 @@ impl Company for Bond {
         {
             let End::By { rank, verdict } = said else { return Some(said) };
             match unpack(&verdict) {
-                Some((by, verdict)) => self.route.hear(by, verdict.to_vec()),
+                Some(ending) => self.route.hear(ending),
                 None => return Some(End::Nonsense { word: rank as u32 }),
             }
         }
@@ -128,22 +130,23 @@ impl Company for Bond {
 }
 
 /// Who has ended a group, and why, in as many bytes as the board has for that.
-fn pack(by: u32, verdict: &[u8]) -> Vec<u8> {
+fn pack(Ending { by, verdict, is_settled }: &Ending) -> Vec<u8> {
     // What comes over the wire may be longer than anything that this version says.
     let verdict = &verdict[..verdict.len().min(Alarm::VERDICT - HEAD)];
     let len = (verdict.len() as u16).to_le_bytes();
-    [&by.to_le_bytes()[..], &len, verdict].concat()
+    [&by.to_le_bytes()[..], &len, &[u8::from(*is_settled)], verdict].concat()
 }
 
 /// What [`pack`] was given; `None` if it was not.
-fn unpack(packed: &[u8]) -> Option<(u32, &[u8])> {
+fn unpack(packed: &[u8]) -> Option<Ending> {
     let (by, rest) = packed.split_first_chunk()?;
     let (len, rest) = rest.split_first_chunk()?;
-    let verdict = rest.get(..usize::from(u16::from_le_bytes(*len)))?;
-    Some((u32::from_le_bytes(*by), verdict))
+    let (&settled, rest) = rest.split_first()?;
+    let verdict = rest.get(..usize::from(u16::from_le_bytes(*len)))?.to_vec();
+    Some(Ending { by: u32::from_le_bytes(*by), verdict, is_settled: settled == 1 })
 }
 
-const HEAD: usize = size_of::<u32>() + size_of::<u16>();
+const HEAD: usize = size_of::<u32>() + size_of::<u16>() + size_of::<u8>();
 
 #[cfg(test)]
 mod tests {
@@ -153,23 +156,24 @@ mod tests {
     fn what_is_packed_for_the_board_comes_out_with_zeroes_after_it() {
         for len in [0, 1, 300, Alarm::VERDICT - HEAD] {
             let verdict: Vec<u8> = (0..len).map(|at| at as u8).collect();
-            let mut packed = pack(7, &verdict);
+            let ending = Ending { by: 7, verdict, is_settled: len > 1 };
+            let mut packed = pack(&ending);
             assert!(packed.len() <= Alarm::VERDICT);
             packed.resize(Alarm::VERDICT, 0);
-            assert_eq!(unpack(&packed), Some((7, &verdict[..])));
+            assert_eq!(unpack(&packed), Some(ending));
         }
     }
 
     #[test]
     fn a_verdict_that_is_too_long_is_cut() {
-        let packed = pack(1, &[9; 2 * Alarm::VERDICT]);
+        let packed = pack(&Ending::found(1, vec![9; 2 * Alarm::VERDICT]));
         assert_eq!(packed.len(), Alarm::VERDICT);
-        assert!(unpack(&packed).is_some_and(|(by, _)| by == 1));
+        assert!(unpack(&packed).is_some_and(|ending| ending.by == 1));
     }
 
     #[test]
     fn what_somebody_has_scribbled_is_not_read_beyond_its_end() {
         assert_eq!(unpack(&[1, 2, 3]), None);
-        assert_eq!(unpack(&[0, 0, 0, 0, 5, 0, 1, 2]), None);
+        assert_eq!(unpack(&[0, 0, 0, 0, 5, 0, 0, 1, 2]), None);
     }
 }

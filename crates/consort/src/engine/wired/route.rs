@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use consort_store::{Deadline, Error as StoreError, Store, Swap};
+use consort_store::{Deadline, Error as StoreError, Reply, Request, Store, Swap};
 use consort_sys::board::End;
 
 use super::mail::{WireInflow, WireOutflow};
@@ -11,7 +11,6 @@ use super::waits::Waits;
 use crate::engine::Neighbour;
 use crate::engine::company::{Company, Peers};
 use crate::engine::post::{Inlet, Outlet};
-use crate::verdict::{decode, encode};
 use crate::wire::{Ending, Wire};
 
 /// Ways from this rank to all others of a group. Clones are about the same group.
@@ -27,7 +26,10 @@ struct Inner {
     ranks: Vec<u32>,
     /// The members on this host, this one included; `None` for those elsewhere.
     neighbours: Vec<Option<Neighbour>>,
+    /// What this rank has heard first of the group's end.
     ending: Arc<OnceLock<Ending>>,
+    /// What counts, once this rank has asked for it.
+    settled: OnceLock<Ending>,
     /// Where it is settled why a group has ended.
     store: Arc<dyn Store>,
     /// Those who have said in the store that they left.
@@ -59,6 +61,7 @@ impl Route {
             ranks: ranks.to_vec(),
             neighbours,
             ending: wire.enter(group, ranks),
+            settled: OnceLock::new(),
             store: store.clone(),
             left: Mutex::new(vec![false; ranks.len()]),
             asked: Mutex::new(Instant::now()),
@@ -146,15 +149,36 @@ impl Route {
     }
 
     fn hear_from_store(&self, told: &[u8]) {
-        if let Ok((by, verdict)) = decode(told) {
-            self.hear(by, verdict);
+        if let Some(ending) = Ending::of_entry(told) {
+            self.hear(ending);
         }
     }
 
     /// Takes notice that a rank has ended the group, and of what it says of that.
-    pub(in crate::engine) fn hear(&self, by: u32, verdict: Vec<u8>) {
+    pub(in crate::engine) fn hear(&self, ending: Ending) {
         let Inner { wire, group, ranks, .. } = &*self.0;
-        wire.halt(*group, ranks, Ending { by, verdict });
+        wire.halt(*group, ranks, ending);
+    }
+
+    /// Whether all who reach the store say the same of the group's end as this rank.
+    pub(in crate::engine) fn is_settled(&self) -> bool {
+        self.0.settled.get().is_some_and(|ending| ending.is_settled)
+    }
+
+    /// What counts, given what this rank has found or heard, if the store says so in time.
+    fn settle(&self, ending: Ending, until: Deadline) -> &Ending {
+        let Inner { group, store, settled, .. } = &*self.0;
+        settled.get_or_init(|| {
+            if ending.is_settled {
+                return ending;
+            }
+            let (key, new) = (&*end_key(*group), &*ending.entry());
+            let told = store.call(&Request::CompareSet { key, expect: None, new }, until);
+            ending.settle(told.map(|reply| match reply {
+                Reply::Swap(swap) => swap,
+                _ => Swap::Missing,
+            }))
+        })
     }
 }
 
@@ -232,17 +256,9 @@ impl Company for Route {
 
     fn halt(&self, verdict: &[u8]) {
         let Inner { wire, group, ranks, store, me, .. } = &*self.0;
-        let mine = Ending { by: *me as u32, verdict: verdict.to_vec() };
-        let told = store.compare_set(&end_key(*group), None, &encode(&(mine.by, &mine.verdict)));
-        let ending = match told {
-            Ok(Swap::Differs(earlier)) => match decode(&earlier) {
-                Ok((by, verdict)) => Ending { by, verdict },
-                Err(_) => mine,
-            },
-            // Without the store each says what it knows.
-            _ => mine,
-        };
-        wire.halt(*group, ranks, ending);
+        let mine = Ending::found(*me as u32, verdict.to_vec());
+        let ending = self.settle(mine, Deadline::after(store.patience()));
+        wire.halt(*group, ranks, ending.clone());
     }
 
     fn listen(&self) {
@@ -261,12 +277,16 @@ impl Company for Route {
     }
 
     fn end(&self) -> Option<End> {
-        let Ending { by, verdict } = self.0.ending.get()?.clone();
-        let rank = by as usize;
-        Some(if rank < self.world() {
-            End::By { rank, verdict }
+        let heard = self.0.ending.get()?.clone();
+        let is_one = |ending: &Ending| (ending.by as usize) < self.world();
+        if !is_one(&heard) {
+            return Some(End::Nonsense { word: heard.by });
+        }
+        let ending = self.settle(heard, Deadline::after(HEARD));
+        Some(if is_one(ending) {
+            End::By { rank: ending.by as usize, verdict: ending.verdict.clone() }
         } else {
-            End::Nonsense { word: by }
+            End::Nonsense { word: ending.by }
         })
     }
 }
@@ -287,6 +307,8 @@ fn left_key(group: u64, rank: usize) -> String {
 
 /// How long the store is left alone by those who wait for messages.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How long it has to say whether what was heard of the group's end counts.
+const HEARD: Duration = Duration::from_secs(2);
 /// How long it is left alone after it did not answer.
 const LEFT_ALONE: Duration = Duration::from_secs(10);
 /// How many ranks it is asked about.

@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::Result;
 use crate::verdict::{decode, encode};
 
 /// What a survivor tells the others.
@@ -40,6 +41,107 @@ impl Card {
     pub(super) fn entry(&self) -> Vec<u8> {
         let card = encode(self);
         [&(card.len() as u32).to_le_bytes()[..], &card].concat()
+    }
+}
+
+/// Where survivors meet, as one of them has it. What it asks for waits on the spot, or as a future.
+pub(super) trait Meeting {
+    /// Takes notice of who has died or left. Whether that is new.
+    fn look_round(&mut self, mine: &mut Card) -> bool;
+
+    /// Adds to the log.
+    async fn show(&mut self, entry: &[u8]) -> Result<()>;
+
+    /// The log, if it is another than this, or becomes so while it makes sense to wait.
+    async fn hear(&mut self, known: &[u8], waits: bool) -> Result<Heard>;
+
+    /// What is settled, if it is.
+    async fn settled(&mut self) -> Result<Option<Vec<u8>>>;
+
+    /// Settles something, unless it is settled. What is settled then.
+    async fn settle(&mut self, chosen: Vec<u8>) -> Result<Vec<u8>>;
+
+    /// Whether there is no more time.
+    fn is_late(&self) -> bool;
+}
+
+/// What has come of asking for the log.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    Log(Vec<u8>),
+    /// It is as it was.
+    Nothing,
+    /// The store has not answered.
+    NoAnswer,
+}
+
+/// How an agreement ends, if not with an error of the store.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// These ranks are in, and this is what all have told.
+    Settled(Vec<u32>, Table),
+    /// There was no more time, and these had not come.
+    Late(Vec<u32>),
+    /// Somebody has another version: what cannot be read.
+    Unreadable(String),
+}
+
+/// Agrees with the other survivors of a group of so many on who is in the new one.
+///
+/// # Errors
+/// Those of the store.
+pub(super) async fn agree(
+    meeting: &mut impl Meeting,
+    mine: &mut Card,
+    world: usize,
+) -> Result<Outcome> {
+    let mut log = Vec::new();
+    let read = |log: &[u8]| {
+        let table = Table::read(world, log);
+        table.map_err(|what| Outcome::Unreadable(format!("what the survivors have shown {what}")))
+    };
+    let settled = loop {
+        if meeting.look_round(mine) || log.is_empty() {
+            meeting.show(&mine.entry()).await?;
+        }
+        if let Heard::Log(longer) = meeting.hear(&log, true).await? {
+            log = longer;
+        }
+        if let Some(settled) = meeting.settled().await? {
+            break settled;
+        }
+        let table = match read(&log) {
+            Ok(table) => table,
+            Err(unreadable) => return Ok(unreadable),
+        };
+        if let Some(chosen) = table.decide() {
+            break meeting.settle(encode(&chosen)).await?;
+        }
+        if meeting.is_late() {
+            return Ok(Outcome::Late(table.awaited()));
+        }
+    };
+    // Those who are in have shown their cards before that was settled.
+    loop {
+        match meeting.hear(&log, false).await? {
+            Heard::Log(longer) => log = longer,
+            Heard::NoAnswer if !meeting.is_late() => continue,
+            Heard::Nothing | Heard::NoAnswer => {}
+        }
+        break;
+    }
+    Ok(match (read_settled(&settled, world), read(&log)) {
+        (Ok(chosen), Ok(table)) => Outcome::Settled(chosen, table),
+        (Err(what), _) => Outcome::Unreadable(format!("what was settled {what}")),
+        (_, Err(unreadable)) => unreadable,
+    })
+}
+
+fn read_settled(settled: &[u8], world: usize) -> Result<Vec<u32>, String> {
+    let chosen: Vec<u32> = decode(settled)?;
+    match chosen.iter().find(|&&rank| rank as usize >= world) {
+        Some(rank) => Err(format!("names rank {rank}")),
+        None => Ok(chosen),
     }
 }
 
@@ -105,5 +207,7 @@ impl Table {
     }
 }
 
+#[cfg(test)]
+mod simulated;
 #[cfg(test)]
 mod tests;

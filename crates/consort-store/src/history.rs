@@ -6,7 +6,7 @@ use crate::request::{Reply, Request};
 
 /// What a client does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Op {
+pub(crate) enum Op {
     /// Adds one to the counter.
     Add,
     /// Reads the counter.
@@ -22,7 +22,12 @@ pub(super) enum Op {
 }
 
 impl Op {
-    pub(super) fn with_request<T>(&self, then: impl FnOnce(&Request<'_>) -> T) -> T {
+    /// Whether it may have to wait for another.
+    pub(crate) fn can_wait(&self) -> bool {
+        self.with_request(|request| request.can_wait())
+    }
+
+    pub(crate) fn with_request<T>(&self, then: impl FnOnce(&Request<'_>) -> T) -> T {
         let (name, element) = match self {
             Self::Set(flag) | Self::Wait(flag) => (format!("flag/{flag}"), String::new()),
             Self::Push(element) => ("queue".to_owned(), element.to_string()),
@@ -43,22 +48,27 @@ impl Op {
 
 /// One call from its beginning to its answer, if it got one.
 #[derive(Debug)]
-pub(super) struct Call {
-    pub(super) op: Op,
-    pub(super) began: u64,
-    pub(super) ended: Option<(u64, Reply)>,
+pub(crate) struct Call {
+    pub(crate) op: Op,
+    pub(crate) began: u64,
+    pub(crate) ended: Option<(u64, Reply)>,
 }
 
 /// All calls of a world.
 #[derive(Debug, Default)]
-pub(super) struct History {
-    pub(super) calls: Vec<Call>,
+pub(crate) struct History {
+    pub(crate) calls: Vec<Call>,
 }
 
 impl History {
+    /// Whether there is a counter that can be read.
+    pub(crate) fn has_counted(&self) -> bool {
+        self.calls.iter().any(|call| call.op == Op::Add && call.ended.is_some())
+    }
+
     /// Everything was as one store would have done it, each call at one moment between its
     /// beginning and its end. If a store is left, what is left in it has been `taken`.
-    pub(super) fn check(&self, taken: bool) {
+    pub(crate) fn check(&self, taken: bool) {
         self.check_counter();
         self.check_queue(taken);
         self.check_flags();
