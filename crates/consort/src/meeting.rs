@@ -88,6 +88,7 @@ pub(crate) fn hold(invitation: &Invitation, exits: Vec<Arc<Own<Exit>>>) -> Resul
     invitation.debug.say(invitation.rank, using);
 
     let Rooms { meeting, program, .. } = Rooms::new(invitation, store.clone());
+    let mut attendance = Attendance::sign(&meeting, invitation.rank, invitation.world)?;
     take_place(&meeting, invitation)?;
     let hasty = remote.as_ref().map_or(store, |remote| Arc::new(remote.hasty.clone()));
     let Rooms { meeting: registry, lobby, .. } = Rooms::new(invitation, hasty);
@@ -96,7 +97,7 @@ pub(crate) fn hold(invitation: &Invitation, exits: Vec<Arc<Own<Exit>>>) -> Resul
         let (hasty, world) = (registry.clone(), i64::from(invitation.world));
         Arc::new(Own::new(Exit { hasty, world, server }))
     });
-    let cards = exchange(invitation, &meeting, choice.address, until)?;
+    let cards = exchange(invitation, &meeting, &mut attendance, choice.address, until)?;
     let cores = cores(&cards, invitation.rank);
     let mut members: Vec<Member> =
         (0..).zip(cards).map(|(rank, card)| member(rank, card)).collect();
@@ -293,6 +294,7 @@ fn is_elsewhere(error: &io::Error) -> bool {
 fn exchange(
     invitation: &Invitation,
     meeting: &dyn Store,
+    attendance: &mut Attendance<'_>,
     address: IpAddr,
     until: Deadline,
 ) -> Result<Vec<Card>> {
@@ -305,11 +307,10 @@ fn exchange(
         process: std::process::id(),
         processors: Processors::here(),
     };
-    let mut attendance = Attendance::sign(meeting, rank, world)?;
     verdict::show(meeting, rank, &mine)?;
     let verdict = match rank {
-        0 => give_verdict(world, meeting, &mut attendance, until)?,
-        _ => hear_verdict(world, meeting, &mut attendance, until)?,
+        0 => give_verdict(world, meeting, attendance, until)?,
+        _ => hear_verdict(world, meeting, attendance, until)?,
     };
     match verdict {
         Verdict::Agreed(cards) => match misfit(&cards, rank, world, &mine) {
@@ -360,7 +361,9 @@ fn hear_verdict(
     let came: HashSet<String> = meeting.list_keys()?.into_iter().collect();
     let absent = (0..world).filter(|rank| !came.contains(&place_of(*rank)));
     let silent = "rank 0 came but gave no verdict, so it has probably died";
-    Ok(Verdict::Missing(name_absent(absent).unwrap_or_else(|| silent.to_owned())))
+    let missing = name_absent(absent).unwrap_or_else(|| silent.to_owned());
+    // The others would take this one for dead, which is about to end.
+    attendance.settle(Verdict::Missing(missing))
 }
 
 /// Why this rank has no place among those who agreed without it, if so: rank 0 cannot know of

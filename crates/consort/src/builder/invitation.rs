@@ -37,7 +37,7 @@ pub(crate) struct Invitation {
 
 impl Builder {
     /// All that a meeting needs, or one error that lists all that is missing.
-    pub(super) fn complete(self) -> Result<Invitation> {
+    pub(crate) fn complete(self) -> Result<Invitation> {
         let mut wrong = Vec::new();
         let (rank, world) = self.rank_and_world(&mut wrong);
         let place = self.place(world, &mut wrong);

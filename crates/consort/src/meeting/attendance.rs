@@ -1,9 +1,11 @@
 //! Whether those who have come to the meeting are still there.
 //!
 //! Before the verdict nobody knows who the others are. So each process writes down on a list of its host
-//! that it has come, and whoever waits looks now and then whether one of them has ended: then there is no
-//! use in waiting, and the first who finds out says so to all, in the place of the verdict. Of a process
-//! that has not come yet nobody here knows; nor of one that was alone on its host.
+//! that it comes, before it does anything else, and whoever waits looks now and then whether one of them
+//! has ended: then there is no use in waiting, and the first who finds out says so to all, in the place of
+//! the verdict. Whoever gives up for another reason says that there, too, before it ends itself. A second
+//! process that came as a rank has no part in the meeting, and may end. Of a process that has not come yet
+//! nobody here knows; nor of one that was alone on its host.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -13,6 +15,7 @@ use consort_sys::host::HostId;
 use consort_sys::life::{Life, Sign};
 
 use super::VERDICT;
+use super::claim::holder_of;
 use crate::error::{Error, Result};
 use crate::verdict::{Verdict, decode, encode};
 
@@ -35,7 +38,7 @@ struct Attendant {
 }
 
 impl<'a> Attendance<'a> {
-    /// Writes down that this process has come.
+    /// Writes down that this process comes.
     ///
     /// # Errors
     /// When the store fails, or the system does not say which host this is.
@@ -108,11 +111,19 @@ impl<'a> Attendance<'a> {
             let [rank, process] = line.map(u32::from_le_bytes);
             self.here.push(Attendant { rank, process, life: Life::of(process) });
         }
-        let ended = self.here.iter().find(|it| it.life.sign() == Sign::Ended);
-        Ok(ended.map(|&Attendant { rank, process, .. }| {
-            let host = self.host.clone();
-            Verdict::Ended { rank, process, host, by: self.me }
-        }))
+        for &Attendant { rank, process, ref life } in &self.here {
+            if life.sign() == Sign::Ended && self.is_expected(rank, process)? {
+                let (host, by) = (self.host.clone(), self.me);
+                return Ok(Some(Verdict::Ended { rank, process, host, by }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether no other process has taken the place of one that came as a rank.
+    fn is_expected(&self, rank: u32, process: u32) -> Result<bool> {
+        let holder = holder_of(self.meeting, rank)?;
+        Ok(holder.is_none_or(|(host, holder)| host == self.host && holder == process))
     }
 }
 
@@ -141,7 +152,9 @@ mod tests {
 
     use consort_store::MemStore;
 
+    use super::super::claim::take_place;
     use super::*;
+    use crate::builder::Invitation;
 
     #[test]
     fn one_who_has_come_and_ended_is_found_and_the_first_verdict_counts() {
@@ -161,5 +174,19 @@ mod tests {
         let heard = second.look_round().unwrap();
         assert_eq!(heard, Some(found.clone()));
         assert_eq!(second.settle(Verdict::Missing(String::new())).unwrap(), found);
+    }
+
+    #[test]
+    fn a_second_process_with_a_rank_may_end() {
+        let meeting = MemStore::new();
+        let mut first = Attendance::sign(&meeting, 0, 2).unwrap();
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let line = [1_u32.to_le_bytes(), child.id().to_le_bytes()].concat();
+        meeting.append(&list_of(&first.host), &line).unwrap();
+        let group = crate::Builder::new().rank(0).world(1);
+        let invitation = Invitation { rank: 1, ..group.complete().unwrap() };
+        take_place(&meeting, &invitation).unwrap();
+        assert_eq!(first.look_round().unwrap(), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use consort_store::{Error as StoreError, Store, Swap};
+use consort_store::{Deadline, Error as StoreError, Store, Swap};
 use consort_sys::host::HostId;
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +38,18 @@ pub(super) fn take_place(meeting: &dyn Store, invitation: &Invitation) -> Result
         Ok(Claim { host, process, .. }) => Error::RankTaken { rank, host, process },
         Err(_) => StoreError::RankTaken { rank, occasion: "the meeting".to_owned() }.into(),
     })
+}
+
+/// The host and the process that have taken a rank's place, if some have and it can be read.
+///
+/// # Errors
+/// When the store fails.
+pub(super) fn holder_of(meeting: &dyn Store, rank: u32) -> Result<Option<(HostId, u32)>> {
+    match meeting.get(&place_of(rank), Deadline::now()) {
+        Ok(claim) => Ok(decode::<Claim>(&claim).ok().map(|claim| (claim.host, claim.process))),
+        Err(StoreError::Timeout { .. }) => Ok(None),
+        Err(other) => Err(other.into()),
+    }
 }
 
 /// Where it says who has come as a rank.
