@@ -208,3 +208,6 @@ impl Drop for Socket {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

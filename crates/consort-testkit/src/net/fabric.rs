@@ -131,7 +131,7 @@ impl Fabric {
 
     pub(super) fn next(&mut self) -> Option<(usize, Event<End>)> {
         loop {
-            let Reverse((at, _, due)) = self.queue.pop()?;
+            let Reverse((at, turn, due)) = self.queue.pop()?;
             self.now = self.now.max(at);
             match due {
                 Due::Arrive(connection) => self.arrive(connection),
@@ -143,7 +143,8 @@ impl Fabric {
                         continue;
                     }
                     if it.stopped_until > self.now {
-                        self.push(it.stopped_until, due);
+                        // In its old turn: what has come keeps its order.
+                        self.queue.push(Reverse((it.stopped_until, turn, due)));
                         continue;
                     }
                     self.show(|| format!("host {host}: {event:?}"));
@@ -190,7 +191,8 @@ impl Fabric {
     }
 
     pub(super) fn write(&mut self, end: End, bytes: &[u8]) -> io::Result<usize> {
-        if self.pipe(end).is_over() {
+        let is_open = self.connections[end.connection].is_open[end.side];
+        if !is_open || self.pipe(end).is_over() {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         let other = end.other();
@@ -250,7 +252,8 @@ impl Fabric {
     pub(super) fn stop(&mut self, host: usize, length: Duration) {
         self.faults.stops += 1;
         self.show(|| format!("host {host} stops for {length:?}"));
-        self.hosts[host].stopped_until = self.now + micros(length);
+        let until = &mut self.hosts[host].stopped_until;
+        *until = (*until).max(self.now + micros(length));
     }
 
     pub(super) fn cut(&mut self, hosts: [usize; 2], length: Duration) {
