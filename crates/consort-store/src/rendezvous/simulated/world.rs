@@ -108,6 +108,7 @@ impl World {
         if self.is_quiet {
             for (node, found) in &record.silent {
                 let lost = record.gone.get(node);
+                let lost = lost.filter(|lost| *lost < found);
                 let lost = lost.unwrap_or_else(|| panic!("{node} was alive and is left out"));
                 // Each of those who should have listened may be dead itself, or nobody was there to.
                 let limit =

@@ -41,4 +41,4 @@ fn a_word_says_who_why_and_whether_it_is_settled() {
 }
 
 /// So many worlds are played.
-const SEEDS: u64 = 2000;
+const SEEDS: u64 = 3000;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use consort_store::{Reply, Request, Swap};
 use consort_testkit::net::{Event, Net, play};
 
-use super::{Card, Heard, Meeting, Outcome, agree};
+use super::{Card, Heard, Meeting, Outcome, agree, decode};
 use crate::error::Result;
 use crate::simulated::{Keeper, Line, Task, go_on};
 
@@ -40,6 +40,8 @@ struct Record {
     gone: Vec<(u32, Duration, bool)>,
     /// Who has shown a card that it can be in.
     shown: BTreeSet<u32>,
+    /// Who dies now.
+    doomed: Vec<u32>,
     chosen: Option<Vec<u32>>,
     ended: BTreeSet<u32>,
     left_out: u64,
@@ -59,9 +61,12 @@ impl World {
                 let unwanted = (rank + 1) % world;
                 mine.without.insert(unwanted as u32);
             }
-            let hears_after = Duration::from_millis(net.roll(2500));
+            // On one host at once, or nearly; on another by silence.
+            let hears_after =
+                Duration::from_millis(net.roll(if net.once_in(2) { 10 } else { 2500 }));
+            let dies_shown = net.once_in(5);
             let (net, line, record) = (net.clone(), lines[rank].clone(), record.clone());
-            let survivor = Survivor { net, line, record, hears_after };
+            let survivor = Survivor { net, line, record, hears_after, dies_shown };
             Some(Box::pin(survivor.survive(mine, world)) as Task)
         });
         let tasks = tasks.collect();
@@ -143,6 +148,11 @@ impl World {
         if !self.record.borrow().ended.contains(&(at as u32)) {
             go_on(task);
         }
+        let doomed = std::mem::take(&mut self.record.borrow_mut().doomed);
+        for rank in doomed {
+            self.late_deaths += 1;
+            self.lose(rank as usize);
+        }
     }
 }
 
@@ -153,6 +163,8 @@ struct Survivor {
     record: Rc<RefCell<Record>>,
     /// How long it takes to hear of a death.
     hears_after: Duration,
+    /// Whether it dies as soon as all can see its card.
+    dies_shown: bool,
 }
 
 impl Survivor {
@@ -195,12 +207,17 @@ impl Meeting for Survivor {
 
     async fn show(&mut self, entry: &[u8]) -> Result<()> {
         self.line.ask(&Request::Append { key: "cards", value: entry }, PATIENCE).await?;
+        if self.dies_shown {
+            let card: Card = decode(&entry[4..]).unwrap();
+            self.record.borrow_mut().doomed.push(card.rank);
+        }
         Ok(())
     }
 
     async fn hear(&mut self, known: &[u8], waits: bool) -> Result<Heard> {
         if waits {
-            self.line.wait(LOOK, || false).await;
+            let look = Duration::from_millis(self.net.roll(LOOK));
+            self.line.wait(look, || false).await;
         }
         match self.line.ask(&Request::GetChanged { key: "cards", known }, ANSWER).await {
             Ok(Some(Reply::Value(log))) => Ok(Heard::Log(log)),
@@ -234,11 +251,12 @@ const FATE: usize = 1;
 const FIRST: usize = 2;
 
 /// So many worlds are played.
-const SEEDS: u64 = 2000;
+const SEEDS: u64 = 3000;
 /// Until then ranks die and stand still.
 const FAULTY: Duration = Duration::from_secs(4);
 const END: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(100);
+/// In milliseconds.
+const LOOK: u64 = 40;
 /// How long a store has to answer what does not wait.
 const ANSWER: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::engine::at_once;
 
 fn card(rank: u32) -> Card {
     Card { rank, place: Some([1, 2, u64::from(rank)]), ..Card::default() }
@@ -54,6 +55,45 @@ fn logs_that_are_cut_or_name_strangers_are_refused() {
         assert!(Table::read(2, &log[..len]).is_err(), "{len} bytes");
     }
     assert!(Table::read(1, &log).is_err_and(|what| what.contains("rank 1 in a group of 1")));
+}
+
+/// A meeting at which everything has been decided before this rank comes, and the store is slow.
+struct Slow {
+    logs: Vec<Heard>,
+}
+
+impl Meeting for Slow {
+    fn look_round(&mut self, _: &mut Card) -> bool {
+        false
+    }
+
+    async fn show(&mut self, _: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    async fn hear(&mut self, _: &[u8], _: bool) -> Result<Heard> {
+        Ok(self.logs.remove(0))
+    }
+
+    async fn settled(&mut self) -> Result<Option<Vec<u8>>> {
+        Ok(Some(encode(&vec![0_u32, 1])))
+    }
+
+    async fn settle(&mut self, _: Vec<u8>) -> Result<Vec<u8>> {
+        unreachable!("it is settled")
+    }
+
+    fn is_late(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn whoever_reads_what_was_settled_reads_the_cards_of_all_who_are_in() {
+    let (mine, both) = (card(0).entry(), [card(0).entry(), card(1).entry()].concat());
+    let logs = vec![Heard::Log(mine), Heard::NoAnswer, Heard::Log(both)];
+    let outcome = at_once(agree(&mut Slow { logs }, &mut card(0), 2)).unwrap();
+    assert_eq!(outcome, Outcome::Settled(vec![0, 1], table(2, &[card(0), card(1)])));
 }
 
 fn any_card(world: u32) -> impl Strategy<Value = Card> {
