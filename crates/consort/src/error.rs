@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use consort_store::ErrorKind;
 use consort_sys::host::HostId;
+use consort_sys::pass::PassError;
 
 use crate::whereabouts::{Reports, lines};
 
@@ -101,7 +102,7 @@ pub enum Error {
 
     /// The ranks of one host could not share their memory.
     #[error(transparent)]
-    Sharing(#[from] consort_sys::pass::PassError),
+    Sharing(#[from] PassError),
 
     /// Another rank lacks what it needs to do its part, so that nobody can. What it was for was not
     /// made; a group that there was before goes on.
@@ -385,9 +386,13 @@ impl Error {
             Self::PeerLost { .. } | Self::Left { .. } => ErrorKind::PeerGone,
             Self::Aborted { .. } | Self::LeftOut { .. } => ErrorKind::Aborted,
             Self::Store(error) => error.kind(),
+            Self::Sharing(error) => match error {
+                PassError::Ended { .. } | PassError::Closed { .. } => ErrorKind::PeerGone,
+                PassError::Missing { .. } => ErrorKind::Deadline,
+                _ => ErrorKind::System,
+            },
             Self::Host(_)
             | Self::Memory(_)
-            | Self::Sharing(_)
             | Self::PeerUnable { .. }
             | Self::Unable { .. }
             | Self::Damaged { .. }
@@ -438,6 +443,8 @@ mod tests {
         assert_eq!(Error::Environment(String::new()).kind(), ErrorKind::Mistake);
         let lost = consort_store::Error::Lost { peer: "a:1".to_owned(), reason: "gone".to_owned() };
         assert_eq!(Error::from(lost).kind(), ErrorKind::PeerGone);
+        let ended = PassError::Ended { rank: 1, process: 7 };
+        assert_eq!(Error::from(ended).kind(), ErrorKind::PeerGone);
         let differs = Error::Differs { rank: 0, differences: String::new() };
         assert_eq!(differs.kind(), ErrorKind::Mismatch);
         let (group, reason) = ("world".to_owned(), "enough".to_owned());

@@ -42,7 +42,7 @@ mod tuning;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -50,7 +50,7 @@ use consort_store::Secret;
 use consort_sys::view::{Source, Target};
 
 use self::door::Door;
-pub(crate) use self::ending::Ending;
+pub(crate) use self::ending::{Ended, Ending};
 pub(crate) use self::frame::{Header, Kind};
 pub(crate) use self::letters::Letter;
 pub(crate) use self::meet::{Site, meet};
@@ -358,18 +358,18 @@ impl Switch {
     }
 
     /// Enters a group of these ranks of the world. Gives what tells whether it has ended.
-    pub(crate) fn enter(&self, group: u64, ranks: &[u32]) -> Arc<OnceLock<Ending>> {
+    pub(crate) fn enter(&self, group: u64, ranks: &[u32]) -> Arc<Ended> {
         let mut hub = self.lock();
         let station = hub.stations.entry(group).or_default();
         station.ranks = ranks.into();
-        station.ending.clone()
+        station.ended.clone()
     }
 
     /// Leaves a group of these ranks of the world: says so to them, and forgets what came. If the group
     /// has ended it says that first: they would take its leaving for the reason.
     pub(crate) fn leave(&self, group: u64, ranks: &[u32]) {
         let mut hub = self.lock();
-        let ending = hub.stations.get(&group).and_then(|station| station.ending.get().cloned());
+        let ending = hub.stations.get(&group).and_then(|station| station.ended.get().cloned());
         for peer in hub.peers_of(ranks, self.me) {
             peer.forget(group);
             if let Some(ending) = &ending {
@@ -387,14 +387,16 @@ impl Switch {
     /// Tells these ranks of the world that a group has ended, and has this process know it.
     pub(crate) fn halt(&self, group: u64, ranks: &[u32], ending: Ending) {
         let mut hub = self.lock();
+        if hub.left.contains(&group) {
+            return;
+        }
         let header = ending.word(group, self.epoch);
         for peer in hub.peers_of(ranks, self.me) {
             peer.streams.iter_mut().for_each(|stream| stream.abandon(group));
             peer.say(&header, &ending.verdict);
         }
         let station = hub.stations.entry(group).or_default();
-        // Whoever was first was first.
-        let _ = station.ending.set(ending);
+        station.ended.hear(ending);
         self.ring_if_dozing(&hub);
     }
 

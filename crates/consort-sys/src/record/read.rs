@@ -132,8 +132,11 @@ impl Snapshot {
     pub fn read(path: &Path) -> Result<Self, Unreadable> {
         let failed = |source| Unreadable::File { path: path.to_owned(), source };
         // It may be anything that somebody calls a recording, which may have to be waited for.
-        let flags = OFlags::NONBLOCK.bits() as i32;
+        let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
         let file = File::options().read(true).custom_flags(flags).open(path).map_err(failed)?;
+        if !file.metadata().map_err(failed)?.is_file() {
+            return Err(failed(io::Error::new(io::ErrorKind::InvalidData, "it is no file")));
+        }
         let first = copy(&file).map_err(failed)?;
         AtomicU64::in_order();
         let second = copy(&file).map_err(failed)?;

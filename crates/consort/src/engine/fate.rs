@@ -118,13 +118,19 @@ impl Fate {
     /// Ends the group, here and for everyone else, unless it has ended. Says what for: if somebody
     /// was first, it is what that one has said.
     pub(super) fn decide(&self, cause: Cause) -> Error {
-        let failure = self.failure.get_or_init(|| {
+        self.remember(|| {
             let cause = self.diary.located(cause);
             let seen = self.look_for(&cause);
             self.tell(&cause, &seen);
-            self.remember(self.heard().unwrap_or_else(|| self.found(cause, seen)))
-        });
-        failure.error(&self.group, self.roster())
+            self.heard().unwrap_or_else(|| self.found(cause, seen))
+        })
+    }
+
+    /// Ends the group, here and for everyone else, unless it has ended. Does not wait for anybody to say
+    /// what for in the end.
+    pub(super) fn end_with(&self, cause: Cause) {
+        let cause = self.diary.located(cause);
+        self.tell(&cause, &self.look_for(&cause));
     }
 
     /// What this rank's caller is told of something that does not end the group.
@@ -146,8 +152,8 @@ impl Fate {
     /// Why a group has failed of which this rank knows that it has.
     #[cold]
     pub(super) fn ended(&self) -> Error {
-        let failure = self.failure.get_or_init(|| {
-            let heard = self.heard().unwrap_or_else(|| {
+        self.remember(|| {
+            self.heard().unwrap_or_else(|| {
                 // Somebody has scribbled where the one should stand who has ended it. The others may
                 // not know of anything.
                 let word = match self.peers.end() {
@@ -158,10 +164,8 @@ impl Fate {
                 let cause = Cause::Damaged { rank: self.peers.me() as u32, what };
                 self.tell(&cause, &[]);
                 self.heard().unwrap_or_else(|| self.found(cause, Vec::new()))
-            });
-            self.remember(heard)
-        });
-        failure.error(&self.group, self.roster())
+            })
+        })
     }
 
     fn tell(&self, cause: &Cause, seen: &[Sighting]) {
@@ -180,13 +184,24 @@ impl Fate {
         Some(Failure { by, cause, seen })
     }
 
-    /// Counts it. If a rank is dead, other groups may have it too, whose ranks would only see that this one leaves.
-    fn remember(&self, failure: Failure) -> Failure {
-        count_failure(&self.group, failure.error(&self.group, self.roster()).kind());
-        if let Cause::Dead { rank, .. } = failure.cause {
-            self.peers.mourn(rank as usize);
+    /// What has ended the group, which is looked for if nobody has before, and then counted.
+    fn remember(&self, look: impl FnOnce() -> Failure) -> Error {
+        let mut is_new = false;
+        let failure = self.failure.get_or_init(|| {
+            is_new = true;
+            let failure = look();
+            // Other groups may have it too, whose ranks would only see that this one leaves.
+            if let Cause::Dead { rank, .. } = failure.cause {
+                self.peers.mourn(rank as usize);
+            }
+            failure
+        });
+        let error = failure.error(&self.group, self.roster());
+        if is_new {
+            // What counts is the program's own, and may ask how the group is.
+            count_failure(&self.group, error.kind());
         }
-        failure
+        error
     }
 
     fn found(&self, cause: Cause, seen: Vec<Sighting>) -> Failure {

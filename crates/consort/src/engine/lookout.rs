@@ -314,7 +314,7 @@ impl Lookout {
 
     /// Ends the group by this rank's own will, or because something has panicked.
     pub(crate) fn abort(&self, reason: &str) {
-        self.decide(Cause::Aborted { reason: reason.to_owned() });
+        self.fate.end_with(self.in_group(Cause::Aborted { reason: reason.to_owned() }));
     }
 
     /// Whether the group has ended, as far as this rank knows.

@@ -34,11 +34,13 @@ impl Group {
         let Some(lookout) = &self.shared.lookout else { return self.barrier() };
         self.check_can_wait(CALL)?;
         let mut number = self.shared.monitored.lock().unwrap_or_else(PoisonError::into_inner);
-        *number += 1;
-        self.wait_for_all(*number, lookout)?;
+        // One that the store has failed in is made again.
+        let next = *number + 1;
+        self.wait_for_all(next, lookout)?;
+        *number = next;
         if self.rank() == 0 {
             // Everyone has left the one before.
-            let _ = self.shared.job.registry.delete(&self.monitored(*number - 1));
+            let _ = self.shared.job.registry.delete(&self.monitored(next - 1));
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ mod agreement;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use consort_store::{Deadline, Error as StoreError, ErrorKind, Store, Swap};
+use consort_store::{Deadline, Error as StoreError, ErrorKind, Reply, Request, Store, Swap};
 
 use self::agreement::{Card, Heard, Meeting, Outcome, Table, agree};
 use super::{Group, Presence, Shared};
@@ -204,6 +204,11 @@ impl<'a> Assembly<'a> {
     fn key(&self, what: &str) -> String {
         format!("shrink/{}/{what}", self.group.name())
     }
+
+    /// How long the store has to take what the others wait for: it may be moving to another host.
+    fn patiently(&self) -> Deadline {
+        Deadline::after(MOVING).min(self.until)
+    }
 }
 
 impl Meeting for Assembly<'_> {
@@ -222,7 +227,9 @@ impl Meeting for Assembly<'_> {
     }
 
     async fn show(&mut self, entry: &[u8]) -> Result<()> {
-        Ok(self.store.append(&self.key("cards"), entry)?)
+        let append = Request::Append { key: &self.key("cards"), value: entry };
+        self.store.call(&append, self.patiently())?;
+        Ok(())
     }
 
     async fn hear(&mut self, known: &[u8], waits: bool) -> Result<Heard> {
@@ -244,9 +251,10 @@ impl Meeting for Assembly<'_> {
     }
 
     async fn settle(&mut self, chosen: Vec<u8>) -> Result<Vec<u8>> {
-        match self.store.compare_set(&self.key("settled"), None, &chosen)? {
-            Swap::Differs(settled) => Ok(settled),
-            Swap::Swapped | Swap::Missing => Ok(chosen),
+        let (key, new) = (&*self.key("settled"), &*chosen);
+        match self.store.call(&Request::CompareSet { key, expect: None, new }, self.patiently())? {
+            Reply::Swap(Swap::Differs(settled)) => Ok(settled),
+            _ => Ok(chosen),
         }
     }
 
@@ -264,6 +272,8 @@ fn successor(name: &str) -> String {
 
 /// How often somebody looks whether others have died.
 const LOOK: Duration = Duration::from_millis(20);
+/// How long a standby may take to be the store.
+const MOVING: Duration = Duration::from_secs(15);
 
 #[cfg(test)]
 mod tests {

@@ -104,7 +104,12 @@ impl<'a> Attendance<'a> {
     }
 
     fn find_ended(&mut self) -> Result<Option<Verdict>> {
-        let list = self.meeting.get(&list_of(&self.host), Deadline::now())?;
+        let list = match self.meeting.get(&list_of(&self.host), Deadline::now()) {
+            Ok(list) => list,
+            // It is asked again.
+            Err(StoreError::Timeout { .. }) => return Ok(None),
+            Err(other) => return Err(other.into()),
+        };
         let (words, _) = list.as_chunks::<4>();
         let (lines, _) = words.as_chunks::<2>();
         for line in lines.iter().skip(self.here.len()) {
@@ -122,8 +127,13 @@ impl<'a> Attendance<'a> {
 
     /// Whether no other process has taken the place of one that came as a rank.
     fn is_expected(&self, rank: u32, process: u32) -> Result<bool> {
-        let holder = holder_of(self.meeting, rank)?;
-        Ok(holder.is_none_or(|(host, holder)| host == self.host && holder == process))
+        match holder_of(self.meeting, rank) {
+            Ok(None) => Ok(true),
+            Ok(Some((host, holder))) => Ok(host == self.host && holder == process),
+            // It is asked again.
+            Err(StoreError::Timeout { .. }) => Ok(false),
+            Err(other) => Err(other.into()),
+        }
     }
 }
 

@@ -43,12 +43,15 @@ pub(super) fn take_place(meeting: &dyn Store, invitation: &Invitation) -> Result
 /// The host and the process that have taken a rank's place, if some have and it can be read.
 ///
 /// # Errors
-/// When the store fails.
-pub(super) fn holder_of(meeting: &dyn Store, rank: u32) -> Result<Option<(HostId, u32)>> {
+/// When the store fails, or does not answer.
+pub(super) fn holder_of(
+    meeting: &dyn Store,
+    rank: u32,
+) -> Result<Option<(HostId, u32)>, StoreError> {
     match meeting.get(&place_of(rank), Deadline::now()) {
         Ok(claim) => Ok(decode::<Claim>(&claim).ok().map(|claim| (claim.host, claim.process))),
-        Err(StoreError::Timeout { .. }) => Ok(None),
-        Err(other) => Err(other.into()),
+        Err(StoreError::Timeout { missing, .. }) if missing.count > 0 => Ok(None),
+        Err(other) => Err(other),
     }
 }
 

@@ -2,18 +2,19 @@
 //! without the store that is asked.
 //!
 //! ```text
-//!  found, or heard ──▶ store: keep this ─┬─ kept ──────────▶ settled
-//!  and not settled                       ├─ has another ───▶ settled, that one
-//!                                        └─ no answer ─────▶ not settled, as it is
+//!  found, or heard ──▶ passed on ──▶ store: keep this ─┬─ kept ────────▶ settled, and told to all
+//!  and not settled                                     ├─ has another ─▶ settled, that one
+//!                                                      └─ no answer ───▶ what was heard to be settled,
+//!                                                                        or else as it is
 //! ```
 //!
-//! Whoever finds that a group cannot go on asks the store to keep that, unless it has something else, and
-//! tells all others what the store has then: that is *settled*. Whoever cannot reach the store tells what
-//! it has found itself, and that this is not settled. Who hears of an end that is not settled asks the
-//! store first, as if it had found it. So all who reach the store say the same, also if somebody does not
-//! and is the first to be heard.
+//! Whoever finds that a group cannot go on tells all others at once: nobody waits for the store to learn
+//! that it is over. Why, is for the store to say. Whoever wants to know asks it to keep what was found or
+//! heard, unless it has something else; what it has then is *settled*. So all who reach the store say the
+//! same, whoever was heard first.
 
 use std::collections::VecDeque;
+use std::sync::OnceLock;
 
 use consort_store::{Error as StoreError, Swap};
 
@@ -48,7 +49,7 @@ impl Ending {
     }
 
     /// What counts, after the store was asked to keep this unless it has something.
-    pub(crate) fn settle(self, told: Result<Swap, StoreError>) -> Self {
+    fn settle(self, told: Result<Swap, StoreError>) -> Self {
         match told {
             Ok(Swap::Swapped) => Self { is_settled: true, ..self },
             Ok(Swap::Differs(earlier)) => Self::of_entry(&earlier).unwrap_or(self),
@@ -64,9 +65,50 @@ impl Ending {
     }
 
     /// What a rank has said of it.
-    pub(super) fn heard(from: u32, header: &Header, verdict: Vec<u8>) -> Self {
-        let by = u32::try_from(header.number).unwrap_or(from);
+    pub(super) fn heard(header: &Header, verdict: Vec<u8>) -> Self {
+        // No rank, if it makes no sense.
+        let by = u32::try_from(header.number).unwrap_or(u32::MAX);
         Self { by, verdict, is_settled: header.digest == SETTLED }
+    }
+}
+
+/// What a rank has heard of a group's end.
+#[derive(Debug, Default)]
+pub(crate) struct Ended {
+    first: OnceLock<Ending>,
+    settled: OnceLock<Ending>,
+}
+
+impl Ended {
+    /// Takes notice of an end. Says whether it is the first that is heard of one.
+    pub(crate) fn hear(&self, ending: Ending) -> bool {
+        if ending.is_settled {
+            // All that are settled are the same.
+            let _ = self.settled.set(ending.clone());
+        }
+        self.first.set(ending).is_ok()
+    }
+
+    /// Whether the group has ended.
+    #[inline]
+    pub(crate) fn is_known(&self) -> bool {
+        self.first.get().is_some()
+    }
+
+    /// What is to be believed of it: what is settled, or else what was heard first.
+    pub(crate) fn get(&self) -> Option<&Ending> {
+        self.settled.get().or(self.first.get())
+    }
+
+    /// What counts, after the store was asked to keep this unless it has something. With that, whether
+    /// it is for this rank to tell the others.
+    pub(crate) fn settle(&self, ending: Ending, told: Result<Swap, StoreError>) -> (Ending, bool) {
+        let is_kept = matches!(told, Ok(Swap::Swapped));
+        let ending = ending.settle(told);
+        match self.settled.get() {
+            Some(heard) if !ending.is_settled => (heard.clone(), false),
+            _ => (ending, is_kept),
+        }
     }
 }
 

@@ -85,12 +85,12 @@ impl Switch {
                 station.hear(from, kept.header);
             }
             Kind::Halt => {
-                let ending = Ending::heard(from, &kept.header, kept.rest);
+                let ending = Ending::heard(&kept.header, kept.rest);
                 self.hear_of_end(hub, from, group, ending);
             }
             Kind::Part | Kind::Letter => {
                 let station = hub.stations.entry(group).or_default();
-                match station.ending.get() {
+                match station.ended.get() {
                     Some(_) => peer.use_up(&kept.header),
                     None => station.keep(from, kept),
                 }
@@ -104,8 +104,8 @@ impl Switch {
         // What it was in the middle of is in the way of other groups.
         hub.peers.iter_mut().for_each(|peer| peer.abandon(group));
         let station = hub.stations.entry(group).or_default();
-        // Whoever was first was first, and was passed on.
-        if station.ending.set(ending.clone()).is_err() {
+        // Whatever was heard first was passed on.
+        if !station.ended.hear(ending.clone()) {
             return;
         }
         let (ranks, header) = (station.ranks.clone(), ending.word(group, self.epoch));

@@ -1,12 +1,12 @@
 //! What has come for a group and was not asked for yet.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::Instant;
 
 use super::Switch;
-use super::ending::Ending;
+use super::ending::Ended;
 use super::frame::{Header, Kind};
 use super::stream::Kept;
 
@@ -17,7 +17,7 @@ pub(super) struct Station {
     pub(super) parts: BTreeMap<(u64, u32, u16, u32), Kept>,
     /// Pieces of messages, by sender.
     pub(super) letters: BTreeMap<u32, VecDeque<Kept>>,
-    pub(super) ending: Arc<OnceLock<Ending>>,
+    pub(super) ended: Arc<Ended>,
     /// The group's ranks in the world, once this process has entered it.
     pub(super) ranks: Arc<[u32]>,
     /// Whose frames a call waits for, on which thread.
@@ -37,7 +37,7 @@ impl Station {
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        self.ending.get().is_some()
+        self.ended.is_known()
     }
 
     /// Keeps a frame.

@@ -407,7 +407,7 @@ fn one_who_leaves_a_group_that_has_ended_says_first_that_it_has() {
     let pair = Pair::new(&Options::default());
     let ending = Ending::found(1, b"enough".to_vec());
     // It has heard so from a third.
-    pair.b.enter(GROUP, &[0, 1]).set(ending.clone()).unwrap();
+    assert!(pair.b.enter(GROUP, &[0, 1]).hear(ending.clone()));
     let heard = pair.a.enter(GROUP, &[0, 1]);
     pair.b.leave(GROUP, &[0, 1]);
     pair.until("it has left", || pair.a.has_left(GROUP, 1));

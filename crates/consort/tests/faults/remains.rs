@@ -57,7 +57,12 @@ impl Remains {
         process
             .or_else(socket)
             .or_else(|| entry(Path::new("/run/netns"), |name| name.starts_with(&own)))
-            .or_else(|| entry(Path::new("/dev/shm"), |name| name.contains("consort")))
+            // Those that begin so are a launcher's, of jobs that have failed or run elsewhere.
+            .or_else(|| {
+                let is_ours =
+                    |name: &str| name.contains("consort") && !name.starts_with("consort-");
+                entry(Path::new("/dev/shm"), is_ours)
+            })
             .or_else(|| self.dir.exists().then(|| self.dir.display().to_string()))
     }
 

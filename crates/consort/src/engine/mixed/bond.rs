@@ -33,9 +33,8 @@ impl Bond {
 
     /// Says on the board what was heard over the wire.
     fn say_here(&self) {
-        if let Some(End::By { rank, verdict }) = self.route.end() {
-            let ending = Ending { by: rank as u32, verdict, is_settled: self.route.is_settled() };
-            self.here.halt(&pack(&ending));
+        if let Some(ending) = self.route.heard() {
+            self.here.halt(&pack(ending));
         }
     }
 }

@@ -11,7 +11,7 @@ use super::waits::Waits;
 use crate::engine::Neighbour;
 use crate::engine::company::{Company, Peers};
 use crate::engine::post::{Inlet, Outlet};
-use crate::wire::{Ending, Wire};
+use crate::wire::{Ended, Ending, Wire};
 
 /// Ways from this rank to all others of a group. Clones are about the same group.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ struct Inner {
     /// The members on this host, this one included; `None` for those elsewhere.
     neighbours: Vec<Option<Neighbour>>,
     /// What this rank has heard first of the group's end.
-    ending: Arc<OnceLock<Ending>>,
+    ended: Arc<Ended>,
     /// What counts, once this rank has asked for it.
     settled: OnceLock<Ending>,
     /// Where it is settled why a group has ended.
@@ -60,7 +60,7 @@ impl Route {
             me,
             ranks: ranks.to_vec(),
             neighbours,
-            ending: wire.enter(group, ranks),
+            ended: wire.enter(group, ranks),
             settled: OnceLock::new(),
             store: store.clone(),
             left: Mutex::new(vec![false; ranks.len()]),
@@ -126,7 +126,7 @@ impl Route {
     /// Looks in the store for what ranks without a connection cannot say.
     pub(super) fn ask_store(&self, awaited: &[usize]) {
         let Inner { store, group, left, .. } = &*self.0;
-        if self.silence().is_some_and(|since| since.elapsed() < LEFT_ALONE) {
+        if self.is_halted() || self.is_store_silent() {
             return;
         }
         *self.silence() = None;
@@ -135,13 +135,19 @@ impl Route {
             Err(StoreError::Timeout { missing, .. }) if missing.count > 0 => {}
             Err(_) => return *self.silence() = Some(Instant::now()),
         }
-        for &rank in awaited {
+        let unmet = awaited.iter().filter(|&&rank| !self.is_connected(rank));
+        for &rank in unmet.take(UNMET) {
             match store.check(&[&left_key(*group, rank)]) {
                 Ok(true) => left.lock().unwrap_or_else(PoisonError::into_inner)[rank] = true,
                 Ok(false) => {}
                 Err(_) => return *self.silence() = Some(Instant::now()),
             }
         }
+    }
+
+    /// Whether the store has not answered lately.
+    fn is_store_silent(&self) -> bool {
+        self.silence().is_some_and(|since| since.elapsed() < LEFT_ALONE)
     }
 
     fn silence(&self) -> MutexGuard<'_, Option<Instant>> {
@@ -160,24 +166,30 @@ impl Route {
         wire.halt(*group, ranks, ending);
     }
 
-    /// Whether all who reach the store say the same of the group's end as this rank.
-    pub(in crate::engine) fn is_settled(&self) -> bool {
-        self.0.settled.get().is_some_and(|ending| ending.is_settled)
+    /// What this rank has heard of the group's end, as far as it is known.
+    pub(in crate::engine) fn heard(&self) -> Option<&Ending> {
+        self.0.ended.get()
     }
 
     /// What counts, given what this rank has found or heard, if the store says so in time.
-    fn settle(&self, ending: Ending, until: Deadline) -> &Ending {
-        let Inner { group, store, settled, .. } = &*self.0;
+    fn settle(&self, ending: &Ending) -> &Ending {
+        let Inner { wire, group, ranks, store, settled, ended, .. } = &*self.0;
         settled.get_or_init(|| {
             if ending.is_settled {
-                return ending;
+                return ending.clone();
             }
             let (key, new) = (&*end_key(*group), &*ending.entry());
+            let until = Deadline::after(HEARD);
             let told = store.call(&Request::CompareSet { key, expect: None, new }, until);
-            ending.settle(told.map(|reply| match reply {
+            let told = told.map(|reply| match reply {
                 Reply::Swap(swap) => swap,
                 _ => Swap::Missing,
-            }))
+            });
+            let (ending, is_to_be_told) = ended.settle(ending.clone(), told);
+            if is_to_be_told {
+                wire.halt(*group, ranks, ending.clone());
+            }
+            ending
         })
     }
 }
@@ -193,9 +205,11 @@ impl Company for Route {
 
     fn leave(&self) {
         let Inner { wire, group, ranks, store, me, .. } = &*self.0;
-        if ranks.iter().any(|&rank| rank != wire.me() && !wire.is_connected(rank)) {
+        let is_unmet = |&rank: &u32| rank != wire.me() && !wire.is_connected(rank);
+        if ranks.iter().any(is_unmet) && !self.is_store_silent() {
             // Those who never met it wait for it perhaps. If they cannot hear of it, time tells.
-            let _ = store.set(&left_key(*group, *me), b"");
+            let told = store.set(&left_key(*group, *me), b"");
+            *self.silence() = told.is_err().then(Instant::now);
         }
         wire.leave(*group, ranks);
     }
@@ -255,34 +269,33 @@ impl Company for Route {
     }
 
     fn halt(&self, verdict: &[u8]) {
-        let Inner { wire, group, ranks, store, me, .. } = &*self.0;
-        let mine = Ending::found(*me as u32, verdict.to_vec());
-        let ending = self.settle(mine, Deadline::after(store.patience()));
-        wire.halt(*group, ranks, ending.clone());
+        let Inner { wire, group, ranks, me, .. } = &*self.0;
+        wire.halt(*group, ranks, Ending::found(*me as u32, verdict.to_vec()));
     }
 
     fn listen(&self) {
         self.0.wire.listen();
-        let mut asked = self.0.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever has it asks.
+        let Ok(mut asked) = self.0.asked.try_lock() else { return };
         if asked.elapsed() > PAUSE {
             let unmet = |rank: &usize| *rank != self.me() && !self.is_connected(*rank);
-            let unmet: Vec<usize> = (0..self.world()).filter(unmet).take(UNMET).collect();
+            let unmet: Vec<usize> = (0..self.world()).filter(unmet).collect();
             self.ask_store(&unmet);
             *asked = Instant::now();
         }
     }
 
     fn is_halted(&self) -> bool {
-        self.0.ending.get().is_some()
+        self.0.ended.is_known()
     }
 
     fn end(&self) -> Option<End> {
-        let heard = self.0.ending.get()?.clone();
+        let heard = self.heard()?;
         let is_one = |ending: &Ending| (ending.by as usize) < self.world();
-        if !is_one(&heard) {
+        if !is_one(heard) {
             return Some(End::Nonsense { word: heard.by });
         }
-        let ending = self.settle(heard, Deadline::after(HEARD));
+        let ending = self.settle(heard);
         Some(if is_one(ending) {
             End::By { rank: ending.by as usize, verdict: ending.verdict.clone() }
         } else {

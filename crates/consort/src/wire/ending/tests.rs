@@ -29,11 +29,26 @@ fn what_the_store_has_counts_and_without_it_what_was_found() {
 }
 
 #[test]
+fn what_is_settled_counts_whatever_was_heard_first_and_only_who_has_it_kept_tells_it() {
+    let (found, other) = (Ending::found(1, b"found".to_vec()), Ending::found(2, b"other".to_vec()));
+    let settled = Ending { is_settled: true, ..other.clone() };
+    let ended = Ended::default();
+    assert!(!ended.is_known() && ended.hear(found.clone()) && !ended.hear(other.clone()));
+    assert_eq!(ended.get(), Some(&found));
+    let silent = || Ok(Swap::Missing);
+    assert_eq!(ended.settle(found.clone(), silent()), (found.clone(), false));
+    assert!(!ended.hear(settled.clone()));
+    assert_eq!(ended.get(), Some(&settled));
+    assert_eq!(ended.settle(found, silent()), (settled.clone(), false));
+    assert_eq!(Ended::default().settle(other, Ok(Swap::Swapped)), (settled, true));
+}
+
+#[test]
 fn a_word_says_who_why_and_whether_it_is_settled() {
     for is_settled in [false, true] {
         let ending = Ending { by: 3, verdict: b"why".to_vec(), is_settled };
         let header = Header::decode(&ending.word(7, 1).encode()).unwrap();
-        assert_eq!(Ending::heard(0, &header, b"why".to_vec()), ending);
+        assert_eq!(Ending::heard(&header, b"why".to_vec()), ending);
         assert!(is_of_now(&header, 1, &VecDeque::new()));
         assert!(!is_of_now(&header, 2, &VecDeque::new()));
         assert!(!is_of_now(&header, 1, &[7].into()));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use consort_store::{Deadline, Reply, Request, Store, Swap};
 use consort_testkit::net::{End, Event, Net};
 
-use super::{Ending, Header, is_of_now};
+use super::{Ended, Ending, Header, is_of_now};
 use crate::simulated::{Keeper, Line, Task, Wire, go_on};
 use crate::wire::frame::HEADER;
 
@@ -35,8 +35,8 @@ struct Rank {
     /// What it is about to find.
     finds: RefCell<VecDeque<Vec<u8>>>,
     has_found: OnceCell<()>,
-    /// What it has heard first.
-    heard: OnceCell<Ending>,
+    /// What it has heard.
+    ended: Ended,
     /// What counts for it.
     settled: OnceCell<Ending>,
     when: OnceCell<Duration>,
@@ -124,7 +124,7 @@ impl World {
         let first = Duration::from_micros(self.net.roll(FAULTY.as_micros() as u64 / 2));
         for _ in 0..1 + self.net.roll(3) {
             // At about the same time, more often than not.
-            let after = first + Duration::from_micros(self.net.roll(5000));
+            let after = first + Duration::from_micros(self.net.roll(1500));
             self.net.alarm(FATE, self.net.clock(FATE) + after, FIND);
         }
         self.net.alarm(FATE, self.net.clock(FATE) + LATE, TIME_IS_UP);
@@ -202,7 +202,7 @@ impl Rank {
             peers: RefCell::default(),
             finds: RefCell::default(),
             has_found: OnceCell::new(),
-            heard: OnceCell::new(),
+            ended: Ended::default(),
             settled: OnceCell::new(),
             when: OnceCell::new(),
         }
@@ -215,16 +215,17 @@ impl Rank {
 
     /// Waits in a call, until the group has ended.
     async fn wait(self: Rc<Self>) {
-        let until_news = || self.heard.get().is_some() || !self.finds.borrow().is_empty();
+        let until_news = || self.ended.is_known() || !self.finds.borrow().is_empty();
         while self.settled.get().is_none() {
             self.line.wait(LOOK, until_news).await;
             let found = self.finds.borrow_mut().pop_front();
-            let heard = self.heard.get().cloned();
-            match (found, heard) {
-                (_, Some(heard)) => self.settle(heard, HEARD).await,
+            match (found, self.ended.get().cloned()) {
+                (_, Some(heard)) => self.settle(heard).await,
                 (Some(verdict), None) => {
                     let _ = self.has_found.set(());
-                    self.settle(Ending::found(self.me as u32, verdict), PATIENCE).await;
+                    let ending = Ending::found(self.me as u32, verdict);
+                    self.ended.hear(ending.clone());
+                    self.say(&ending);
                 }
                 (None, None) => self.ask_store().await,
             }
@@ -232,21 +233,25 @@ impl Rank {
     }
 
     /// Does what a route does with what was found or heard.
-    async fn settle(&self, ending: Ending, limit: Duration) {
+    async fn settle(&self, ending: Ending) {
         let ending = match ending.is_settled {
             true => ending,
             false => {
                 let entry = ending.entry();
                 let keep = Request::CompareSet { key: KEY, expect: None, new: &entry };
-                let told = self.line.ask(&keep, limit).await;
-                ending.settle(told.map(|reply| match reply {
+                let told = self.line.ask(&keep, HEARD).await.map(|reply| match reply {
                     Some(Reply::Swap(swap)) => swap,
                     _ => Swap::Missing,
-                }))
+                });
+                let (ending, is_to_be_told) = self.ended.settle(ending, told);
+                if is_to_be_told {
+                    self.ended.hear(ending.clone());
+                    self.say(&ending);
+                }
+                ending
             }
         };
         self.net.show(|| format!("rank {} has ended: {ending:?}", self.me));
-        self.say(&ending);
         self.settled.set(ending).expect("it is settled once");
         self.when.set(self.net.now()).expect("it is settled once");
     }
@@ -256,7 +261,8 @@ impl Rank {
             self.line.ask(&Request::Get { key: KEY }, HEARD).await
             && let Some(ending) = Ending::of_entry(&entry)
         {
-            let _ = self.heard.set(ending);
+            self.ended.hear(ending.clone());
+            self.say(&ending);
         }
     }
 
@@ -273,7 +279,7 @@ impl Rank {
         match event {
             Event::Opened(socket) => {
                 let mut wire = Wire::new(socket);
-                if let Some(ending) = self.settled.get() {
+                if let Some(ending) = self.ended.get() {
                     wire.send(&ending.word(GROUP, EPOCH).encode());
                     wire.send(&ending.verdict);
                 }
@@ -282,9 +288,20 @@ impl Rank {
             Event::Readable(end) | Event::Writable(end) => {
                 let Some(wire) = peers.get_mut(&end) else { return };
                 let is_over = wire.move_on().is_err();
+                let mut news = Vec::new();
                 while let Some((header, verdict)) = take_word(wire) {
-                    if is_of_now(&header, EPOCH, &VecDeque::new()) {
-                        let _ = self.heard.set(Ending::heard(0, &header, verdict));
+                    let ending = Ending::heard(&header, verdict);
+                    if is_of_now(&header, EPOCH, &VecDeque::new())
+                        && self.ended.hear(ending.clone())
+                    {
+                        news.push(ending);
+                    }
+                }
+                for ending in news {
+                    let others = peers.iter_mut().filter(|(other, _)| **other != end);
+                    for (_, wire) in others {
+                        wire.send(&ending.word(GROUP, EPOCH).encode());
+                        wire.send(&ending.verdict);
                     }
                 }
                 if is_over {
@@ -333,4 +350,3 @@ const END: Duration = Duration::from_secs(90);
 /// As ranks have it, or about.
 const LOOK: Duration = Duration::from_millis(500);
 const HEARD: Duration = Duration::from_secs(2);
-const PATIENCE: Duration = Duration::from_secs(12);
