@@ -20,4 +20,4 @@ fn whoever_is_lost_the_others_agree_on_who_is_in_each_round_and_come_to_an_end()
 }
 
 /// So many worlds are played.
-const SEEDS: u64 = 2000;
+const SEEDS: u64 = 1500;

@@ -38,4 +38,4 @@ fn whoever_comes_and_whatever_breaks_a_store_serves_its_own_and_nobody_else() {
 }
 
 /// So many worlds are played.
-const SEEDS: u64 = 2000;
+const SEEDS: u64 = 1500;
