@@ -35,6 +35,7 @@
 
 mod control_group;
 mod hosts;
+mod names;
 pub mod net;
 mod ranks;
 mod scratch;
@@ -43,5 +44,6 @@ pub mod store;
 
 pub use control_group::ControlGroup;
 pub use hosts::{Address, Family, Host, Hosts, Network};
+pub use names::names_in_shared_memory;
 pub use ranks::{Case, Context, Job, Kind, Outcome, Ranks, ranks};
 pub use skip::{Skip, skip};

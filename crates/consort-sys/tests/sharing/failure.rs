@@ -10,7 +10,7 @@ use consort_sys::arena::Arena;
 use consort_sys::life::Sign;
 use consort_sys::pass::PassError;
 use consort_sys::view::Source;
-use consort_testkit::{Outcome, Ranks};
+use consort_testkit::{Outcome, Ranks, names_in_shared_memory};
 use rustix::process::Signal;
 
 use crate::meeting::{LIMIT, MIB, announce, exchange, meet, until, word};
@@ -38,9 +38,7 @@ fn a_killed_owner_leaves_its_memory_to_its_peers_and_nothing_else() {
         let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
         let open: Vec<_> = open.flat_map(|entry| fs::read_link(entry.path())).collect();
         assert!(!open.iter().any(|file| file.starts_with("/memfd:consort")), "{open:?}");
-        let named = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
-        let named: Vec<_> = named.map(|entry| entry.file_name()).collect();
-        assert!(!named.iter().any(|name| name.to_string_lossy().contains("consort")), "{named:?}");
+        assert_eq!(names_in_shared_memory(), [""; 0]);
     });
     job.await_point(0, "met");
     job.await_point(1, "met");

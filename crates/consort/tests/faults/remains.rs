@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use consort_testkit::Job;
+use consort_testkit::{Job, names_in_shared_memory};
 
 /// What the ranks of a job have while they run.
 #[derive(Debug)]
@@ -57,12 +57,7 @@ impl Remains {
         process
             .or_else(socket)
             .or_else(|| entry(Path::new("/run/netns"), |name| name.starts_with(&own)))
-            // Those that begin so are a launcher's, of jobs that have failed or run elsewhere.
-            .or_else(|| {
-                let is_ours =
-                    |name: &str| name.contains("consort") && !name.starts_with("consort-");
-                entry(Path::new("/dev/shm"), is_ours)
-            })
+            .or_else(|| names_in_shared_memory().pop())
             .or_else(|| self.dir.exists().then(|| self.dir.display().to_string()))
     }
 

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use consort::{Error, Group};
-use consort_testkit::{Case, Context, Job, Outcome, conformance};
+use consort_testkit::{Case, Context, Job, Outcome, conformance, names_in_shared_memory};
 
 use super::{names_the_dead, stream};
 use crate::meet::meet;
@@ -19,10 +19,10 @@ macro_rules! kills {
         conformance! { [shm tcp mixed] $name }
 
         fn $name(case: Case) {
-            let before = shared_files();
+            let before = names_in_shared_memory();
             let job = case.of(WORLD).start(survive);
             kill_one_by_one(job, $seed);
-            assert_eq!(shared_files(), before);
+            assert_eq!(names_in_shared_memory(), before);
         }
     )*};
 }
@@ -97,16 +97,6 @@ fn kill_one_by_one(mut job: Job<u32>, seed: u64) {
             _ => assert_eq!(outcome, Outcome::Signalled(9)),
         }
     }
-}
-
-/// What has a name where shared memory can have one and could be ours.
-fn shared_files() -> Vec<String> {
-    let entries = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
-    let mut names: Vec<String> =
-        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    names.retain(|name| name.contains("consort"));
-    names.sort();
-    names
 }
 
 const WORLD: u32 = 5;
