@@ -32,7 +32,7 @@ fn main() -> Result<()> {
         }
         match step(&group, &mut state) {
             Ok(()) => group = welcome(group, &mut state)?,
-            Err(error) if error.kind() == ErrorKind::PeerGone => {
+            Err(error) if is_loss(&error) => {
                 println!("rank {}: {error}", group.rank());
                 group = group.shrink()?;
             }
@@ -66,16 +66,26 @@ fn welcome(group: Group, state: &mut State) -> Result<Group> {
     let mut waiting = [if group.rank() == 0 { group.newcomers()? as u64 } else { 0 }];
     match group.broadcast(&mut waiting, 0) {
         Ok(()) if waiting[0] == 0 => Ok(group),
-        Ok(()) => {
-            let larger = group.grow()?;
-            println!("rank {}: {} ranks at step {}", group.rank(), larger.world(), state.step);
-            tell(&larger, state)?;
-            Ok(larger)
-        }
+        Ok(()) => match group.grow() {
+            Ok(larger) => {
+                println!("rank {}: {} ranks at step {}", group.rank(), larger.world(), state.step);
+                // If one of them is gone meanwhile, the next step finds out.
+                let _ = tell(&larger, state);
+                Ok(larger)
+            }
+            // Who wanted to come is gone, or could not. Others may come later.
+            Err(Error::PeerUnable { .. }) => Ok(group),
+            Err(error) if is_loss(&error) || error.kind() == ErrorKind::Deadline => Ok(group),
+            Err(error) => Err(error),
+        },
         // The next step finds out who is gone.
-        Err(Error::PeerLost { .. } | Error::Left { .. }) => Ok(group),
+        Err(error) if is_loss(&error) => Ok(group),
         Err(error) => Err(error),
     }
+}
+
+fn is_loss(error: &Error) -> bool {
+    error.kind() == ErrorKind::PeerGone
 }
 
 /// Rank 0 tells everyone where the training is.

@@ -136,10 +136,7 @@ pub(crate) fn hold(invitation: &Invitation, exits: Vec<Arc<Own<Exit>>>) -> Resul
         lobby: Some((lobby, invitation.clone())),
         exits: exits.into_iter().chain(exit).collect(),
     };
-    let group = match invitation.growth {
-        0 => "world".to_owned(),
-        growth => format!("world+{growth}"),
-    };
+    let group = name_of(invitation);
     Group::of_all(group, invitation.rank, members, places, job, invitation.timeout)
 }
 
@@ -287,6 +284,14 @@ fn is_elsewhere(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable)
 }
 
+/// The name of the group of all.
+fn name_of(invitation: &Invitation) -> String {
+    match invitation.growth {
+        0 => "world".to_owned(),
+        growth => format!("world+{growth}"),
+    }
+}
+
 /// Shows this rank's card and hears the verdict, with everyone's cards if they agree.
 ///
 /// Rank 0 judges for all: it takes the cards as they come, so that ranks which were set up
@@ -322,7 +327,7 @@ fn exchange(
             Err(Error::Missing { rank, world, waited: started.elapsed(), missing })
         }
         Verdict::Ended { rank, process, host, by } => Err(Error::PeerLost {
-            group: "world".into(),
+            group: name_of(invitation).into(),
             rank,
             by,
             call: "the meeting".into(),

@@ -167,8 +167,9 @@ const EXAMPLES: &str = "\
 Examples:
   Four ranks on this machine:
       consort run -n 4 -- python train.py --epochs 3
-  One rank per core, started again up to twice, output in files:
+  The others go on when up to two ranks fail, and take in those that are started in their stead:
       consort run -n 4 --tolerate 2 --replace -- ./train
+  One rank per core, started again up to twice, output in files:
       consort run -n auto --max-restarts 2 --log-dir logs -- ./train
   With metrics for Prometheus at port 9400 of this host:
       consort run -n 4 --metrics 9400 -- ./train

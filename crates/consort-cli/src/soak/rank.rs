@@ -141,7 +141,7 @@ fn step(group: &Group, progress: &mut Progress) -> Result<Next> {
     progress.step += 1;
     let mut news = [0_u8; 2];
     if rank == 0 {
-        news = [u8::from(group.store().check(&[STOP])?), u8::from(group.newcomers()? > 0)];
+        news = look_for_news(group)?;
     }
     group.broadcast(&mut news, 0)?;
     Ok(match news {
@@ -149,6 +149,17 @@ fn step(group: &Group, progress: &mut Progress) -> Result<Next> {
         [0, _] => Next::Newcomers,
         _ => Next::Enough,
     })
+}
+
+/// Whether it is enough, and whether somebody wants to join. A store that is slow to answer has none.
+fn look_for_news(group: &Group) -> Result<[u8; 2]> {
+    let is_enough = group.store().check(&[STOP]).map_err(Error::from);
+    let news =
+        is_enough.and_then(|is_enough| Ok([u8::from(is_enough), u8::from(group.newcomers()? > 0)]));
+    match news {
+        Err(error) if error.kind() == ErrorKind::Deadline => Ok([0; 2]),
+        news => news,
+    }
 }
 
 /// A larger group, if that succeeds.

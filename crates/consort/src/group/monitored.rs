@@ -58,10 +58,13 @@ impl Group {
                 Err(error) => return Err(error.into()),
             }
             let missing = self.missing(&log);
+            lookout.listen();
+            if lookout.has_ended() {
+                return Err(lookout.ended());
+            }
             if missing.is_empty() {
                 return Ok(());
             }
-            lookout.listen();
             let judged = missing.iter().try_for_each(|&rank| lookout.judge(&[rank], || false));
             let waiting = || Waiting { call: CALL.to_owned(), number: 0, waited: began.elapsed() };
             if since.is_to_warn(lookout.warn_after()) {

@@ -46,15 +46,27 @@ impl<'a> Round<'a> {
     /// Tells the others, as far as that is possible, that this rank cannot go on. What they hear of
     /// is what went wrong first, and on which rank; so does this one, unless it failed by itself.
     pub(crate) fn give_up(&self, why: Error) -> Error {
-        let at_fault = match &why {
+        let why = self.explain(why);
+        let (at_fault, ended) = match &why {
             Error::PeerUnable { .. } => return why,
-            Error::Sharing(error) => error.rank(),
-            _ => None,
+            Error::Sharing(PassError::Ended { rank, process }) => (Some(*rank), Some(*process)),
+            Error::Sharing(error) => (error.rank(), None),
+            _ => (None, None),
         };
-        let told = encode(&(at_fault.unwrap_or(self.me), why.to_string()));
+        let told = encode(&(at_fault.unwrap_or(self.me), why.to_string(), ended));
         match self.meeting.compare_set(GIVEN_UP, None, &told) {
             Ok(Swap::Differs(earlier)) if at_fault.is_some() => read_why(&earlier).unwrap_or(why),
             _ => why,
+        }
+    }
+
+    /// A door is closed most likely because who stood there has ended.
+    fn explain(&self, why: Error) -> Error {
+        let Error::Sharing(PassError::Closed { rank, .. }) = why else { return why };
+        let member = self.here.iter().find(|member| member.rank == rank);
+        match member.filter(|member| Life::of(member.process).sign() == Sign::Ended) {
+            Some(member) => PassError::Ended { rank, process: member.process }.into(),
+            None => why,
         }
     }
 
@@ -129,7 +141,10 @@ impl<'a> Round<'a> {
 
 /// What a rank has told that gave up.
 fn read_why(told: &[u8]) -> Result<Error, String> {
-    let (rank, reason) = decode(told)?;
+    let (rank, reason, ended): (u32, String, Option<u32>) = decode(told)?;
+    if let Some(process) = ended {
+        return Ok(PassError::Ended { rank, process }.into());
+    }
     Ok(Error::PeerUnable { group: "world".to_owned(), rank, call: "the meeting", reason })
 }
 
