@@ -430,7 +430,8 @@ impl Group {
     }
 
     /// Why the group has failed, if it has: the error that its next call would give. Never waits
-    /// for other ranks, even while another thread is in a call.
+    /// for other ranks, even while another thread is in a call. Where not all of them share memory it may
+    /// wait two seconds for a store that does not answer.
     ///
     /// It is what this rank knows. That another rank has given the group up it knows at once, and so it
     /// does that the process of one on its host, or of one that it has a connection to, has ended though

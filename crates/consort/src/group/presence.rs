@@ -15,8 +15,8 @@ pub enum Presence {
 }
 
 impl Group {
-    /// What this rank knows of another, without asking it. Never waits. Where
-    /// [somebody else](Self::with_backend) carries out the calls, nothing is known.
+    /// What this rank knows of another, without asking it: as [`error`](Self::error), it does not wait for
+    /// ranks. Where [somebody else](Self::with_backend) carries out the calls, nothing is known.
     ///
     /// ```
     /// let group = consort::Builder::new().rank(0).world(1).init()?;
