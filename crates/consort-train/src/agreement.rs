@@ -1,0 +1,115 @@
+//! Whether all ranks train the same model in the same way.
+
+use std::fmt::Write;
+
+use consort::{Dtype, Group};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::options::{Options, Unused};
+use crate::parameter::Parameter;
+
+/// What has to be the same on every rank.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Card {
+    parameters: Vec<Parameter>,
+    settings: Vec<(String, String)>,
+}
+
+impl Card {
+    fn new(parameters: &[Parameter], options: &Options) -> Self {
+        let Options { caps, unused, is_static, reduce_as, hook } = options;
+        let unused = match unused {
+            Unused::Average => "averaged",
+            Unused::Refuse => "refused",
+        };
+        let settings = [
+            ("sizes of buckets", format!("{:?}", caps.bytes())),
+            ("unused parameters", unused.to_owned()),
+            ("static graph", is_static.to_string()),
+            ("dtype of reduction", reduce_as.map_or("their own", Dtype::name).to_owned()),
+            ("communication hook", hook.name().to_owned()),
+        ];
+        let settings = settings.into_iter().map(|(name, value)| (name.to_owned(), value));
+        Self { parameters: parameters.to_vec(), settings: settings.collect() }
+    }
+
+    /// What is different in another rank's, in lines; the first few.
+    fn differences(&self, (me, other, rank): (usize, &Self, usize)) -> Vec<String> {
+        let mut lines = Vec::new();
+        let (ours, theirs) = (self.parameters.len(), other.parameters.len());
+        if ours != theirs {
+            lines.push(format!("rank {me} has {ours} parameters, rank {rank} has {theirs}"));
+        }
+        let pairs = self.parameters.iter().zip(&other.parameters).enumerate();
+        for (at, (mine, its)) in pairs.filter(|(_, (mine, its))| mine != its) {
+            let (mine, its) = (in_words(mine), in_words(its));
+            lines.push(format!("parameter {at}: rank {me} has {mine}, rank {rank} has {its}"));
+        }
+        let settings = self.settings.iter().zip(&other.settings);
+        for ((name, mine), (_, its)) in settings.filter(|(mine, its)| mine != its) {
+            lines.push(format!("{name}: rank {me} has {mine}, rank {rank} has {its}"));
+        }
+        lines
+    }
+}
+
+/// Compares what this rank has with all others.
+///
+/// # Errors
+/// When ranks differ: the same error on every rank, which shows both sides.
+pub(crate) fn agree(group: &Group, parameters: &[Parameter], options: &Options) -> Result<()> {
+    let card = Card::new(parameters, options);
+    let bytes = postcard::to_stdvec(&card).expect("it has nothing that cannot be written");
+    let digest = *blake3::hash(&bytes).as_bytes();
+    let mut digests = vec![0_u8; digest.len() * group.world()];
+    group.all_gather(&digest, &mut digests)?;
+    if digests.chunks(digest.len()).all(|other| other == digest) {
+        return Ok(());
+    }
+    let cards = exchange(group, &bytes)?;
+    Err(Error::Differs { differences: compare(&cards) })
+}
+
+/// Everyone's cards. One that cannot be read is `None`.
+fn exchange(group: &Group, bytes: &[u8]) -> Result<Vec<Option<Card>>> {
+    let mut lengths = vec![0_u64; group.world()];
+    group.all_gather(&[bytes.len() as u64], &mut lengths)?;
+    let longest = lengths.iter().copied().max().unwrap_or(0) as usize;
+    let mut mine = bytes.to_vec();
+    mine.resize(longest, 0);
+    let mut all = vec![0; longest * group.world()];
+    group.all_gather(&mine, &mut all)?;
+    let cards = all.chunks(longest.max(1)).zip(&lengths);
+    Ok(cards.map(|(bytes, &len)| postcard::from_bytes(&bytes[..len as usize]).ok()).collect())
+}
+
+/// Holds every rank's card against the first one.
+fn compare(cards: &[Option<Card>]) -> String {
+    let mut text = String::new();
+    let Some(Some(first)) = cards.first() else {
+        return "what rank 0 has cannot be read: is it of another version?".to_owned();
+    };
+    let mut lines = Vec::new();
+    for (rank, card) in cards.iter().enumerate().skip(1) {
+        match card {
+            Some(card) => lines.extend(first.differences((0, card, rank))),
+            None => lines.push(format!("what rank {rank} has cannot be read")),
+        }
+    }
+    for line in lines.iter().take(SHOWN) {
+        let _ = writeln!(text, "  {line}");
+    }
+    if lines.len() > SHOWN {
+        let _ = writeln!(text, "  and {} more", lines.len() - SHOWN);
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+fn in_words(parameter: &Parameter) -> String {
+    let (name, dtype, shape) = (parameter.name(), parameter.dtype(), parameter.shape());
+    format!("{name:?}, {dtype} {shape:?} with strides {:?}", parameter.strides())
+}
+
+const SHOWN: usize = 20;

@@ -1,0 +1,231 @@
+//! Gradients that travel together.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use consort::symm::Plain;
+use consort::{Call, Dtype, Lists, OwnedCall, ReduceOp, Target};
+
+use crate::error::{Error, Result};
+use crate::memory::{LINE, Memory};
+use crate::parameter::Parameter;
+
+/// The gradients of some parameters of one dtype, one after the other, each beginning with a cache line.
+/// Between them are zeroes.
+///
+/// A [hook](crate::CommHook) is given it, and gives it back with the average of all ranks' gradients.
+#[derive(Debug)]
+pub struct Bucket {
+    plan: Arc<Plan>,
+    memory: Memory,
+}
+
+/// What is in a bucket: the same on every rank.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) index: usize,
+    /// How many buckets there are.
+    pub(crate) count: usize,
+    pub(crate) dtype: Dtype,
+    pub(crate) parts: Vec<Part>,
+    bytes: usize,
+}
+
+/// Where a parameter's gradient is.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    /// The parameter's number.
+    pub(crate) index: usize,
+    parameter: Parameter,
+    /// Its first byte.
+    at: usize,
+}
+
+impl Plan {
+    /// For these parameters, in this order. Their gradients are kept as numbers of `dtype`.
+    pub(crate) fn new(
+        (index, count): (usize, usize),
+        dtype: Dtype,
+        members: &[usize],
+        parameters: &[Parameter],
+    ) -> Self {
+        Self::place((index, count), dtype, members.iter().map(|&at| (at, &parameters[at])))
+    }
+
+    fn place<'a>(
+        (index, count): (usize, usize),
+        dtype: Dtype,
+        members: impl Iterator<Item = (usize, &'a Parameter)>,
+    ) -> Self {
+        let mut bytes = 0;
+        let place = |(index, parameter): (usize, &Parameter)| {
+            let at = bytes;
+            bytes += (parameter.len() * dtype.size()).next_multiple_of(LINE);
+            Part { index, parameter: parameter.clone(), at }
+        };
+        let parts = members.map(place).collect();
+        Self { index, count, dtype, parts, bytes }
+    }
+
+    fn range(&self, part: &Part) -> Range<usize> {
+        part.at..part.at + part.parameter.len() * self.dtype.size()
+    }
+}
+
+impl Part {
+    /// The parameter's number, and what is known of it.
+    fn whose(&self) -> (usize, &Parameter) {
+        (self.index, &self.parameter)
+    }
+}
+
+/// One parameter's gradient in a bucket.
+#[derive(Debug)]
+pub struct Gradient<'a> {
+    /// The parameter's number.
+    pub index: usize,
+    /// What is known of it: shape and strides say where in `bytes` which element is.
+    pub parameter: &'a Parameter,
+    /// The gradient.
+    pub bytes: &'a [u8],
+}
+
+impl Bucket {
+    pub(crate) fn new(plan: Arc<Plan>) -> Self {
+        Self { memory: Memory::new(plan.bytes), plan }
+    }
+
+    /// Its number: buckets travel in this order.
+    pub fn index(&self) -> usize {
+        self.plan.index
+    }
+
+    /// How many buckets there are.
+    pub fn count(&self) -> usize {
+        self.plan.count
+    }
+
+    /// Whether no other follows in this pass.
+    pub fn is_last(&self) -> bool {
+        self.plan.index + 1 == self.plan.count
+    }
+
+    /// What the numbers are.
+    pub fn dtype(&self) -> Dtype {
+        self.plan.dtype
+    }
+
+    /// All of it.
+    pub fn bytes(&self) -> &[u8] {
+        self.memory.bytes()
+    }
+
+    /// All of it, to be replaced.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.memory.bytes_mut()
+    }
+
+    /// All of it, as numbers.
+    ///
+    /// # Errors
+    /// When they are of another dtype.
+    pub fn elements<T: Plain>(&self) -> Result<&[T]> {
+        self.check::<T>()?;
+        Ok(bytemuck::cast_slice(self.bytes()))
+    }
+
+    /// All of it, as numbers to be replaced.
+    ///
+    /// # Errors
+    /// When they are of another dtype.
+    pub fn elements_mut<T: Plain>(&mut self) -> Result<&mut [T]> {
+        self.check::<T>()?;
+        Ok(bytemuck::cast_slice_mut(self.bytes_mut()))
+    }
+
+    /// The gradients in it.
+    pub fn gradients(&self) -> impl ExactSizeIterator<Item = Gradient<'_>> {
+        self.plan.parts.iter().map(|part| Gradient {
+            index: part.index,
+            parameter: &part.parameter,
+            bytes: &self.memory.bytes()[self.plan.range(part)],
+        })
+    }
+
+    /// An empty one for the same parameters, with numbers of another dtype.
+    pub(crate) fn of_dtype(&self, dtype: Dtype) -> Self {
+        let Plan { index, count, parts, .. } = &*self.plan;
+        Self::new(Arc::new(Plan::place((*index, *count), dtype, parts.iter().map(Part::whose))))
+    }
+
+    pub(crate) fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    /// A part of it.
+    pub(crate) fn part(&self, at: usize) -> &[u8] {
+        &self.memory.bytes()[self.plan.range(&self.plan.parts[at])]
+    }
+
+    /// A part of it, to be replaced.
+    pub(crate) fn part_mut(&mut self, at: usize) -> &mut [u8] {
+        let range = self.plan.range(&self.plan.parts[at]);
+        &mut self.memory.bytes_mut()[range]
+    }
+
+    fn check<T: Plain>(&self) -> Result<()> {
+        if T::DTYPE == self.dtype() {
+            return Ok(());
+        }
+        let what = format!("bucket {} has {}, not {}", self.index(), self.dtype(), T::DTYPE);
+        Err(Error::Argument(what))
+    }
+}
+
+/// An all_reduce of a bucket that is carried out in the background.
+#[derive(Debug)]
+pub(crate) struct AllReduce {
+    pub(crate) bucket: Bucket,
+    pub(crate) op: ReduceOp,
+}
+
+impl OwnedCall for AllReduce {
+    fn call<'a>(&'a mut self, _lists: &'a mut Lists<'a>) -> Call<'a> {
+        let (dtype, op) = (self.bucket.dtype(), self.op);
+        let output = Target::from(self.bucket.bytes_mut());
+        Call::AllReduce { dtype, op, input: output.into(), output }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_gradient_begins_with_a_line_and_knows_its_layout() {
+        let parameters = [
+            Parameter::new("a", Dtype::F32, &[3]),
+            Parameter::new("b", Dtype::F32, &[2, 20]).with_strides(&[1, 2]).unwrap(),
+            Parameter::new("c", Dtype::F32, &[1]),
+        ];
+        let plan = Plan::new((0, 1), Dtype::F32, &[2, 1, 0], &parameters);
+        let mut bucket = Bucket::new(Arc::new(plan));
+        bucket.part_mut(1).fill(1);
+        let all: Vec<_> = bucket.gradients().collect();
+        assert_eq!(all.iter().map(|it| it.index).collect::<Vec<_>>(), [2, 1, 0]);
+        assert_eq!(all.iter().map(|it| it.bytes.len()).collect::<Vec<_>>(), [4, 160, 12]);
+        assert!(all.iter().all(|it| it.bytes.as_ptr().addr().is_multiple_of(LINE)));
+        assert_eq!(all[1].parameter.strides(), [1, 2]);
+        assert!(all[1].bytes.iter().all(|byte| *byte == 1));
+        assert_eq!(bucket.bytes().iter().map(|byte| usize::from(*byte)).sum::<usize>(), 160);
+    }
+
+    #[test]
+    fn numbers_of_another_dtype_are_refused() {
+        let parameters = [Parameter::new("a", Dtype::F32, &[3])];
+        let plan = Plan::new((0, 1), Dtype::F32, &[0], &parameters);
+        let mut bucket = Bucket::new(Arc::new(plan));
+        assert_eq!(bucket.elements_mut::<f32>().unwrap().len(), 16);
+        assert!(bucket.elements::<f64>().is_err());
+    }
+}

@@ -1,0 +1,158 @@
+//! How buckets are averaged over all ranks.
+
+mod cast;
+
+use std::fmt;
+
+use consort::{Group, ReduceOp, Work};
+use consort_sys::reduce::Kernel;
+
+pub use self::cast::Cast;
+use crate::bucket::{AllReduce, Bucket};
+use crate::error::Result;
+
+/// A way to average a bucket over all ranks.
+///
+/// It is given buckets in the same order on every rank, and has to make the same calls of the group on
+/// every rank. What it begins in [`start`](Self::start) travels while backward goes on. What has to
+/// follow is done when the bucket is waited for, by what the [`Pending`] holds: on every rank in the
+/// order of buckets, too.
+///
+/// If it fails on one rank, the group is ended for all, with an error that names the rank, the hook and
+/// the reason.
+///
+/// ```
+/// use consort::ReduceOp;
+/// use consort_train::{Bucket, CommHook, Pending, Round};
+///
+/// /// Halves what it averages.
+/// struct Halved;
+///
+/// impl CommHook for Halved {
+///     fn name(&self) -> &str {
+///         "halved"
+///     }
+///
+///     fn start(&mut self, mut bucket: Bucket, round: &Round<'_>) -> consort_train::Result<Pending> {
+///         bucket.elements_mut::<f32>()?.iter_mut().for_each(|number| *number /= 2.0);
+///         round.average(bucket)
+///     }
+/// }
+/// # let group = consort::Builder::new().rank(0).world(1).init()?;
+/// # let parameters = vec![consort_train::Parameter::new("a", consort::Dtype::F32, &[2])];
+/// let options = consort_train::Options::new().hook(Halved);
+/// let reducer = consort_train::Reducer::new(&group, parameters, options)?;
+/// let pass = reducer.begin()?;
+/// pass.ready(0, &[2.0_f32, 4.0])?;
+/// assert_eq!(pass.finish()?.gradient::<f32>(0)?, Some(&[1.0, 2.0][..]));
+/// # Ok::<(), consort_train::Error>(())
+/// ```
+pub trait CommHook: Send {
+    /// What people call it.
+    fn name(&self) -> &str;
+
+    /// Begins with a bucket, which has this rank's gradients, not divided by anything.
+    ///
+    /// # Errors
+    /// When it cannot be done. The group ends.
+    fn start(&mut self, bucket: Bucket, round: &Round<'_>) -> Result<Pending>;
+
+    /// Forgets what it knows of buckets and groups: there are others from now on.
+    fn reset(&mut self) {}
+}
+
+/// What a hook needs to know of the pass.
+#[derive(Debug)]
+pub struct Round<'a> {
+    /// The ranks.
+    pub group: &'a Group,
+    /// By how much the sum is to be divided.
+    pub divisor: usize,
+    /// Which backward pass it is, from 1.
+    pub pass: u64,
+}
+
+impl Round<'_> {
+    /// Begins to average a bucket in the plainest way: an all_reduce of its numbers as they are.
+    ///
+    /// # Errors
+    /// When the group has ended.
+    pub fn average(&self, bucket: Bucket) -> Result<Pending> {
+        let divisor = self.divisor;
+        let is_plain = divisor == self.group.world();
+        let op = if is_plain { ReduceOp::Avg } else { ReduceOp::Sum };
+        let work = self.group.call_async(AllReduce { bucket, op }).map_err(consort::Error::from)?;
+        Ok(Pending::then(work, move |AllReduce { mut bucket, .. }| {
+            if !is_plain {
+                divide(&mut bucket, divisor)?;
+            }
+            Ok(bucket)
+        }))
+    }
+}
+
+/// Divides as an average does: the same bits come out.
+fn divide(bucket: &mut Bucket, divisor: usize) -> Result<()> {
+    let kernel = Kernel::new(bucket.dtype(), ReduceOp::Avg, 1).map_err(consort::Error::from)?;
+    let numbers = consort::Target::from(bucket.bytes_mut());
+    kernel.dividing_by(divisor).reduce(&[numbers], &[numbers.into()]);
+    Ok(())
+}
+
+/// A bucket on its way.
+#[must_use = "the bucket comes back from it"]
+pub struct Pending {
+    finish: Box<dyn FnOnce() -> Result<Bucket> + Send>,
+}
+
+impl Pending {
+    /// What is done when the bucket is waited for.
+    pub fn new(finish: impl FnOnce() -> Result<Bucket> + Send + 'static) -> Self {
+        Self { finish: Box::new(finish) }
+    }
+
+    /// Waits for a work, and goes on with what it gives.
+    pub fn then<T, B>(
+        work: Work<T, B>,
+        finish: impl FnOnce(T) -> Result<Bucket> + Send + 'static,
+    ) -> Self
+    where
+        T: Send + 'static,
+        B: Send + 'static,
+    {
+        Self::new(move || finish(work.wait().map_err(consort::Error::from)?))
+    }
+
+    /// The same, with something done to the bucket afterwards.
+    pub fn and_then(self, finish: impl FnOnce(Bucket) -> Result<Bucket> + Send + 'static) -> Self {
+        Self::new(move || finish(self.wait()?))
+    }
+
+    /// Waits for the bucket.
+    ///
+    /// # Errors
+    /// Why it could not be averaged.
+    pub fn wait(self) -> Result<Bucket> {
+        (self.finish)()
+    }
+}
+
+impl fmt::Debug for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a bucket on its way")
+    }
+}
+
+/// The hook that is used if none is said: an all_reduce of the numbers as they are.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Average;
+
+impl CommHook for Average {
+    fn name(&self) -> &str {
+        "average"
+    }
+
+    fn start(&mut self, bucket: Bucket, round: &Round<'_>) -> Result<Pending> {
+        round.average(bucket)
+    }
+}

@@ -1,0 +1,10 @@
+//! Reducers of ranks that are real processes.
+#![allow(clippy::unwrap_used, reason = "a test ends with the first surprise")]
+
+mod averages;
+mod failures;
+#[path = "../../../consort/tests/invitation/mod.rs"]
+mod invitation;
+mod mistakes;
+mod model;
+mod schedules;

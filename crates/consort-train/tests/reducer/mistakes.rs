@@ -1,0 +1,126 @@
+//! Calls that make no sense, and ranks that do not train the same model.
+
+use consort::{Dtype, ErrorKind};
+use consort_testkit::{Case, conformance};
+use consort_train::{Caps, Error, Options, Parameter, Reducer, Unused};
+
+use super::model::{fail, give, meet, parameters, reducer, step};
+
+conformance! { [shm tcp mixed in_process]
+    ranks_with_different_models_are_all_shown_both
+    a_parameter_without_a_gradient_is_named_on_every_rank_if_that_is_refused
+}
+conformance! { [in_process]
+    what_does_not_fit_is_refused_and_the_pass_goes_on
+    a_pass_is_used_once_and_one_after_the_other
+    a_graph_that_changes_is_not_static
+}
+
+fn ranks_with_different_models_are_all_shown_both(case: Case) {
+    let told = case.run(3, |ctx| {
+        let group = meet(ctx);
+        let odd = ctx.rank() == 2;
+        let mut told = Vec::new();
+        let mut refuse = |parameters, options| {
+            let error = Reducer::new(&group, parameters, options).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Mismatch);
+            told.push(error.to_string());
+        };
+        refuse(parameters(if odd { 4 } else { 5 }), Options::new());
+        let dtype = if odd { Dtype::Bf16 } else { Dtype::F32 };
+        refuse(vec![Parameter::new("w", dtype, &[2, 3])], Options::new());
+        let shape: &[usize] = if odd { &[6] } else { &[2, 3] };
+        refuse(vec![Parameter::new("w", Dtype::F32, shape)], Options::new());
+        let name = if odd { "v" } else { "w" };
+        refuse(vec![Parameter::new(name, Dtype::F32, &[1])], Options::new());
+        let caps = Caps::of(if odd { 100 } else { 1000 }).unwrap();
+        refuse(parameters(2), Options::new().caps(caps));
+        let unused = if odd { Unused::Refuse } else { Unused::Average };
+        refuse(parameters(2), Options::new().unused(unused));
+        // The group goes on.
+        step(&group, &reducer(&group, Options::new()));
+        told
+    });
+    assert!(told.iter().all(|all| *all == told[0]), "{told:?}");
+    for (text, part) in told[0].iter().zip([
+        "rank 0 has 5 parameters, rank 2 has 4",
+        "rank 0 has \"w\", f32 [2, 3] with strides [3, 1], rank 2 has \"w\", bf16 [2, 3]",
+        "rank 2 has \"w\", f32 [6]",
+        "rank 0 has \"w\", f32 [1] with strides [1], rank 2 has \"v\"",
+        "sizes of buckets: rank 0 has [1000], rank 2 has [100]",
+        "unused parameters: rank 0 has averaged, rank 2 has refused",
+    ]) {
+        assert!(text.contains(part), "{text}");
+        assert!(!text.contains("rank 1"), "{text}");
+    }
+}
+
+fn a_parameter_without_a_gradient_is_named_on_every_rank_if_that_is_refused(case: Case) {
+    let told = case.run(3, |ctx| {
+        let group = meet(ctx);
+        let reducer = reducer(&group, Options::new().unused(Unused::Refuse));
+        // The second makes buckets anew, so that ranks need not meet in the third before it begins.
+        (0..2).for_each(|_| step(&group, &reducer));
+        let missing = if ctx.rank() == 1 { 7 } else { 20 };
+        let error = fail(&reducer, reducer.begin().unwrap(), (0..20).filter(|&at| at != missing));
+        let kind = if ctx.rank() == 1 { ErrorKind::Mistake } else { ErrorKind::Aborted };
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(matches!(reducer.begin(), Err(Error::Failed { .. } | Error::Group(_))));
+        error.to_string()
+    });
+    assert!(told.iter().all(|text| text.contains("\"layer 7\"")), "{told:?}");
+}
+
+fn what_does_not_fit_is_refused_and_the_pass_goes_on(case: Case) {
+    case.run(2, |ctx| {
+        let group = meet(ctx);
+        let reducer = reducer(&group, Options::new());
+        let pass = reducer.begin().unwrap();
+        assert!(pass.ready(20, &[1.0_f32]).is_err());
+        let error = pass.ready(0, &[1.0_f32; 2]).unwrap_err();
+        assert!(error.to_string().contains("\"layer 0\""), "{error}");
+        assert!(matches!(pass.ready(0, &[1.0_f64]), Err(Error::Gradient { .. })));
+        give(&group, &reducer, &pass, 0..20);
+        let error = pass.ready(0, &[1.0_f32]).unwrap_err();
+        assert!(matches!(&error, Error::Twice { name } if name == "layer 0"), "{error}");
+        super::model::check(&group, &reducer, 1, &pass.finish().unwrap());
+    });
+}
+
+fn a_pass_is_used_once_and_one_after_the_other(case: Case) {
+    case.run(2, |ctx| {
+        let group = meet(ctx);
+        let reducer = reducer(&group, Options::new());
+        // One that nobody differentiates leaves nothing behind.
+        let pass = reducer.begin().unwrap();
+        assert!(matches!(reducer.begin(), Err(Error::Pending { pass: 1 })));
+        drop(pass);
+        let pass = reducer.begin().unwrap();
+        pass.ready(0, &[1.0_f32]).unwrap();
+        drop(pass);
+        step(&group, &reducer);
+        let pass = reducer.begin().unwrap();
+        give(&group, &reducer, &pass, 0..20);
+        let held = pass.finish().unwrap();
+        assert!(matches!(reducer.begin(), Err(Error::Pending { .. })));
+        assert!(matches!(reducer.begin_local(), Err(Error::Pending { .. })));
+        drop(held);
+        step(&group, &reducer);
+    });
+}
+
+fn a_graph_that_changes_is_not_static(case: Case) {
+    let told = case.run(2, |ctx| {
+        let group = meet(ctx);
+        let reducer = reducer(&group, Options::new().static_graph());
+        step(&group, &reducer);
+        let pass = reducer.begin().unwrap();
+        give(&group, &reducer, &pass, 0..1);
+        let error = pass.ready(0, &[1.0_f32]).unwrap_err();
+        assert!(matches!(error, Error::Changed { came: 2, expected: 1, .. }), "{error}");
+        drop(pass);
+        let error = group.barrier();
+        error.is_ok()
+    });
+    assert_eq!(told, [true, true]);
+}
