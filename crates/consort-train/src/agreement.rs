@@ -6,7 +6,8 @@ use consort::{Dtype, Group};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::options::{Options, Unused};
+use crate::hook::CommHook;
+use crate::options::{Settings, Unused};
 use crate::parameter::Parameter;
 
 /// What has to be the same on every rank.
@@ -17,8 +18,8 @@ struct Card {
 }
 
 impl Card {
-    fn new(parameters: &[Parameter], options: &Options) -> Self {
-        let Options { caps, unused, is_static, reduce_as, hook } = options;
+    fn new(parameters: &[Parameter], settings: &Settings, hook: &dyn CommHook) -> Self {
+        let Settings { caps, unused, is_static, reduce_as } = settings;
         let unused = match unused {
             Unused::Average => "averaged",
             Unused::Refuse => "refused",
@@ -58,8 +59,13 @@ impl Card {
 ///
 /// # Errors
 /// When ranks differ: the same error on every rank, which shows both sides.
-pub(crate) fn agree(group: &Group, parameters: &[Parameter], options: &Options) -> Result<()> {
-    let card = Card::new(parameters, options);
+pub(crate) fn agree(
+    group: &Group,
+    parameters: &[Parameter],
+    settings: &Settings,
+    hook: &dyn CommHook,
+) -> Result<()> {
+    let card = Card::new(parameters, settings, hook);
     let bytes = postcard::to_stdvec(&card).expect("it has nothing that cannot be written");
     let digest = *blake3::hash(&bytes).as_bytes();
     let mut digests = vec![0_u8; digest.len() * group.world()];

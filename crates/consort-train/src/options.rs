@@ -17,11 +17,17 @@ use crate::hook::{Average, CommHook};
 /// ```
 #[must_use]
 pub struct Options {
+    pub(crate) settings: Settings,
+    pub(crate) hook: Box<dyn CommHook>,
+}
+
+/// What is not the hook's business.
+#[derive(Debug, Default)]
+pub(crate) struct Settings {
     pub(crate) caps: Caps,
     pub(crate) unused: Unused,
     pub(crate) is_static: bool,
     pub(crate) reduce_as: Option<Dtype>,
-    pub(crate) hook: Box<dyn CommHook>,
 }
 
 /// What becomes of a parameter for which no gradient came.
@@ -39,36 +45,34 @@ pub enum Unused {
 impl Options {
     /// Buckets of 1 and then 25 MiB, averaged as they are.
     pub fn new() -> Self {
-        Self {
-            caps: Caps::default(),
-            unused: Unused::default(),
-            is_static: false,
-            reduce_as: None,
-            hook: Box::new(Average),
-        }
+        Self { settings: Settings::default(), hook: Box::new(Average) }
     }
 
     /// How large buckets are.
-    pub fn caps(self, caps: Caps) -> Self {
-        Self { caps, ..self }
+    pub fn caps(mut self, caps: Caps) -> Self {
+        self.settings.caps = caps;
+        self
     }
 
     /// What becomes of a parameter for which no gradient came.
-    pub fn unused(self, unused: Unused) -> Self {
-        Self { unused, ..self }
+    pub fn unused(mut self, unused: Unused) -> Self {
+        self.settings.unused = unused;
+        self
     }
 
     /// Says that in every pass the gradient of each parameter comes as often as in the first one, in
     /// parts that are to be added up: for graphs in which a parameter is used in several places that are
     /// differentiated one by one. In the first pass nothing travels before its end.
-    pub fn static_graph(self) -> Self {
-        Self { is_static: true, ..self }
+    pub fn static_graph(mut self) -> Self {
+        self.settings.is_static = true;
+        self
     }
 
     /// Keeps and adds up gradients as numbers of this dtype, whatever they are: as `f32` where gradients
     /// of 16 bits would lose too much when they are added.
-    pub fn reduce_as(self, dtype: Dtype) -> Self {
-        Self { reduce_as: Some(dtype), ..self }
+    pub fn reduce_as(mut self, dtype: Dtype) -> Self {
+        self.settings.reduce_as = Some(dtype);
+        self
     }
 
     /// How buckets are averaged.
@@ -85,13 +89,7 @@ impl Default for Options {
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { caps, unused, is_static, reduce_as, hook } = self;
-        f.debug_struct("Options")
-            .field("caps", caps)
-            .field("unused", unused)
-            .field("static_graph", is_static)
-            .field("reduce_as", reduce_as)
-            .field("hook", &hook.name())
-            .finish()
+        let Self { settings, hook } = self;
+        f.debug_struct("Options").field("settings", settings).field("hook", &hook.name()).finish()
     }
 }

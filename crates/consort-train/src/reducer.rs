@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::hook::{CommHook, Pending, Round};
 use crate::layout::Layout;
 use crate::ledger::{Ledger, Refusal};
-use crate::options::{Options, Unused};
+use crate::options::{Options, Settings, Unused};
 use crate::parameter::Parameter;
 use crate::pass::{Mode, Pass};
 
@@ -48,18 +48,9 @@ pub struct Reducer {
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) parameters: Vec<Parameter>,
-    unused: Unused,
-    is_static: bool,
     settings: Settings,
     state: Mutex<State>,
     launcher: Mutex<Launcher>,
-}
-
-/// What decides on buckets.
-#[derive(Debug)]
-struct Settings {
-    caps: crate::assign::Caps,
-    reduce_as: Option<consort::Dtype>,
 }
 
 /// What changes from pass to pass.
@@ -106,27 +97,12 @@ impl Reducer {
     /// [`Error::Differs`] on every rank when ranks have different parameters or options; and why the
     /// group has ended, if it has.
     pub fn new(group: &Group, parameters: Vec<Parameter>, options: Options) -> Result<Self> {
-        agree(group, &parameters, &options)?;
-        let Options { caps, unused, is_static, reduce_as, hook } = options;
-        // Gradients mostly come from the last parameter to the first.
-        let buckets = assign(&parameters, (0..parameters.len()).rev(), &caps);
-        let layout = Arc::new(Layout::new(&parameters, buckets, reduce_as));
-        let state = State {
-            layout,
-            pass: 0,
-            phase: Phase::Idle,
-            times: vec![if is_static { u32::MAX } else { 1 }; parameters.len()],
-            is_counting: is_static,
-            observed: None,
-            is_rebuilt: false,
-            failed: None,
-        };
-        let divisor = group.world();
-        let launcher = Launcher { group: group.clone(), hook, divisor, pending: Vec::new() };
-        let settings = Settings { caps, reduce_as };
-        let (state, launcher) = (Mutex::new(state), Mutex::new(launcher));
-        let inner = Inner { parameters, unused, is_static, settings, state, launcher };
-        Ok(Self { inner: Arc::new(inner) })
+        let Options { settings, hook } = options;
+        agree(group, &parameters, &settings, &*hook)?;
+        let state = Mutex::new(State::new(&parameters, &settings, 0));
+        let (group, divisor) = (group.clone(), group.world());
+        let launcher = Mutex::new(Launcher { group, hook, divisor, pending: Vec::new() });
+        Ok(Self { inner: Arc::new(Inner { parameters, settings, state, launcher }) })
     }
 
     /// Begins with a backward pass whose gradients are to be averaged, with what
@@ -167,29 +143,20 @@ impl Reducer {
     }
 
     /// Goes on with another group: the survivors of a rank that is gone, or one that has grown. Every
-    /// rank of it has to call this. What the reducer knew of earlier passes is forgotten, and so are
+    /// rank of it has to call this, or [`new`](Self::new) if it has only come. What the reducer knew of earlier passes is forgotten, and so are
     /// gradients that were added up.
     ///
     /// # Errors
     /// [`Error::Pending`] while there is a pass; [`Error::Differs`] as [`new`](Self::new).
     pub fn set_group(&self, group: &Group) -> Result<()> {
-        let Inner { parameters, settings, is_static, .. } = &*self.inner;
+        let Inner { parameters, settings, .. } = &*self.inner;
         let mut state = self.inner.state();
         if let Phase::Running { .. } = state.phase {
             return Err(Error::Pending { pass: state.pass });
         }
         let mut launcher = self.inner.launcher();
-        let buckets = assign(parameters, (0..parameters.len()).rev(), &settings.caps);
-        *state = State {
-            layout: Arc::new(Layout::new(parameters, buckets, settings.reduce_as)),
-            pass: state.pass,
-            phase: Phase::Idle,
-            times: vec![if *is_static { u32::MAX } else { 1 }; parameters.len()],
-            is_counting: *is_static,
-            observed: None,
-            is_rebuilt: false,
-            failed: None,
-        };
+        agree(group, parameters, settings, &*launcher.hook)?;
+        *state = State::new(parameters, settings, state.pass);
         launcher.pending.clear();
         launcher.hook.reset();
         (launcher.divisor, launcher.group) = (group.world(), group.clone());
@@ -254,7 +221,7 @@ impl Inner {
         let taken = ledger.take(index);
         let name = || self.parameters[index].name().to_owned();
         taken.map_err(|refusal| match refusal {
-            Refusal::Twice if self.is_static => {
+            Refusal::Twice if self.settings.is_static => {
                 let expected = state.times[index];
                 Error::Changed { pass, name: name(), came: expected + 1, expected }
             }
@@ -321,7 +288,7 @@ impl Inner {
                 return Err(self.give_up(error));
             }
         }
-        if self.unused == Unused::Refuse && !absent.is_empty() {
+        if self.settings.unused == Unused::Refuse && !absent.is_empty() {
             let names = absent.iter().map(|&index| self.parameters[index].name().to_owned());
             return Err(self.give_up(Error::Unused { pass, missing: names.collect() }));
         }
@@ -341,7 +308,7 @@ impl Inner {
 
     /// Which parameters have a gradient on any rank.
     pub(crate) fn used_anywhere(&self, is_used: &[bool]) -> Result<Vec<bool>> {
-        if self.unused == Unused::Refuse {
+        if self.settings.unused == Unused::Refuse {
             return Ok(is_used.to_vec());
         }
         let group = self.launcher().group.clone();
@@ -437,6 +404,23 @@ impl Inner {
 }
 
 impl State {
+    /// Before the next pass, which nothing is known of, after so many.
+    fn new(parameters: &[Parameter], settings: &Settings, pass: u64) -> Self {
+        let Settings { caps, is_static, reduce_as, .. } = settings;
+        // Gradients mostly come from the last parameter to the first.
+        let buckets = assign(parameters, (0..parameters.len()).rev(), caps);
+        Self {
+            layout: Arc::new(Layout::new(parameters, buckets, *reduce_as)),
+            pass,
+            phase: Phase::Idle,
+            times: vec![if *is_static { u32::MAX } else { 1 }; parameters.len()],
+            is_counting: *is_static,
+            observed: None,
+            is_rebuilt: false,
+            failed: None,
+        }
+    }
+
     fn check_alive(&self) -> Result<()> {
         match &self.failed {
             Some(first) => Err(Error::Failed { first: first.clone() }),

@@ -1,6 +1,6 @@
 //! Ranks that die, and hooks that fail.
 
-use consort::ErrorKind;
+use consort::{ErrorKind, ReduceOp};
 use consort_testkit::{Case, Outcome, conformance};
 use consort_train::{Bucket, CommHook, Error, Options, Pending, Round};
 
@@ -10,6 +10,7 @@ conformance! { [shm tcp mixed]
     the_survivors_of_a_rank_that_dies_in_backward_go_on_with_a_smaller_group
 }
 conformance! { [shm tcp mixed in_process]
+    a_newcomer_and_those_who_were_there_go_on_together
     a_hook_that_fails_on_one_rank_is_named_on_all
     a_pass_that_is_dropped_half_way_is_named_on_all
 }
@@ -49,6 +50,28 @@ fn the_survivors_of_a_rank_that_dies_in_backward_go_on_with_a_smaller_group(case
     }
     assert!(told.len() == 2 && told[0] == told[1], "{told:?}");
     assert!(told[0].contains("rank 1 is gone"), "{told:?}");
+}
+
+/// One who comes later makes a reducer, while those who were there give theirs another group.
+fn a_newcomer_and_those_who_were_there_go_on_together(case: Case) {
+    case.run(3, |ctx| {
+        let world = meet(ctx);
+        let is_new = ctx.rank() == 2;
+        let part = world.split(Some(u32::from(is_new)), 0).unwrap().unwrap();
+        let mut mine = reducer(&part, Options::new());
+        (0..2).for_each(|_| step(&part, &mine));
+        if is_new {
+            mine = reducer(&world, Options::new());
+        } else {
+            mine.set_group(&world).unwrap();
+        }
+        // Passes are counted by each, and their numbers are part of the data.
+        let number = mine.begin().unwrap().number();
+        let mut last = [number];
+        world.all_reduce(&mut last, ReduceOp::Max).unwrap();
+        (number..last[0]).for_each(|_| drop(mine.begin().unwrap()));
+        (0..3).for_each(|_| step(&world, &mine));
+    });
 }
 
 /// Fails with the second bucket of a pass on rank 1.

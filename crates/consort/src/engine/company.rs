@@ -20,7 +20,8 @@ pub(crate) enum Peers {
     Apart(Arc<dyn Company>),
 }
 
-/// The ranks of a group that are not all on one host. Nothing here waits.
+/// The ranks of a group that are not all on one host. Nothing here waits for them; what asks the store
+/// says so.
 pub(crate) trait Company: Send + Sync + fmt::Debug {
     /// This rank.
     fn me(&self) -> usize;
@@ -28,7 +29,8 @@ pub(crate) trait Company: Send + Sync + fmt::Debug {
     /// How many there are.
     fn world(&self) -> usize;
 
-    /// Says that this rank makes no more calls, and sends and receives no more.
+    /// Says that this rank makes no more calls, and sends and receives no more; in the store, too, for
+    /// those who never met it.
     fn leave(&self);
 
     /// Whether a rank has said so. What it has sent was sent before.
@@ -67,16 +69,18 @@ pub(crate) trait Company: Send + Sync + fmt::Debug {
 
     /// Tells everyone that the group has ended and why, in at most [`Alarm::VERDICT`] bytes, unless
     /// somebody has before; and has all threads of this process look that wait for one of them.
-    /// When it returns, the group has ended here, and it is settled what it has ended for.
+    /// When it returns, the group has ended here; what it has ended for is for [`end`](Self::end) to say.
     fn halt(&self, verdict: &[u8]);
 
     /// Whether somebody has ended the group, as far as this rank knows.
     fn is_halted(&self) -> bool;
 
-    /// How the group has ended, once it has: for the same reason for every rank.
+    /// How the group has ended, once it has: for the same reason for every rank that reaches the store,
+    /// which may have to be asked for it.
     fn end(&self) -> Option<End>;
 
-    /// Hears what others have said, for a rank that waits elsewhere, or not at all.
+    /// Hears what others have said, for a rank that waits elsewhere, or not at all; now and then in the
+    /// store.
     fn listen(&self) {}
 }
 

@@ -27,6 +27,27 @@ fn a_monitored_barrier_holds_everyone_up_until_all_have_come(case: Case) {
     });
 }
 
+conformance! { [in_process shm tcp mixed] nobody_comes_through_a_monitored_barrier_of_a_group_that_has_ended }
+
+fn nobody_comes_through_a_monitored_barrier_of_a_group_that_has_ended(case: Case) {
+    case.run(3, |ctx| {
+        let group = meet(ctx);
+        group.barrier().unwrap();
+        if ctx.rank() == 0 {
+            group.abort("enough");
+        }
+        while group.error().is_none() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        // The last to come finds that all have.
+        thread::sleep(Duration::from_millis(50) * ctx.rank());
+        for _ in 0..2 {
+            let error = group.monitored_barrier().unwrap_err();
+            assert!(matches!(&error, Error::Aborted { by: 0, .. }), "{error}");
+        }
+    });
+}
+
 conformance! { [shm tcp mixed] all_who_do_not_come_are_named_on_every_rank }
 
 fn all_who_do_not_come_are_named_on_every_rank(case: Case) {

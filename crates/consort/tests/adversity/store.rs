@@ -91,6 +91,8 @@ fn live(ctx: &Context, secret: &str) -> String {
     let aborting = Instant::now();
     if ctx.rank() == 1 {
         group.abort("it is time");
+        // The store would be waited for longer.
+        assert!(aborting.elapsed() < Duration::from_secs(1), "{:?}", aborting.elapsed());
     }
     let ended = group.barrier().unwrap_err();
     assert!(matches!(ended, Error::Aborted { .. }), "{ended}");
