@@ -43,6 +43,7 @@ mod parameter;
 mod pass;
 mod reduced;
 mod reducer;
+mod state;
 mod sync;
 
 pub use assign::Caps;

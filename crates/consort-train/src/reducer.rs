@@ -14,6 +14,7 @@ use crate::ledger::{Ledger, Refusal};
 use crate::options::{Options, Settings, Unused};
 use crate::parameter::Parameter;
 use crate::pass::{Mode, Pass};
+use crate::state::{Phase, State};
 
 /// Averages gradients over all ranks, in buckets, while backward computes others.
 ///
@@ -49,36 +50,9 @@ pub struct Reducer {
 pub(crate) struct Inner {
     pub(crate) parameters: Vec<Parameter>,
     settings: Settings,
+    /// Who needs both takes the launcher first.
     state: Mutex<State>,
     launcher: Mutex<Launcher>,
-}
-
-/// What changes from pass to pass.
-#[derive(Debug)]
-struct State {
-    layout: Arc<Layout>,
-    /// How many passes have begun.
-    pass: u64,
-    phase: Phase,
-    /// How often each gradient comes, if that is known.
-    times: Vec<u32>,
-    /// Whether the first pass has yet to show how often gradients come.
-    is_counting: bool,
-    /// In which order gradients came in the first pass that was reduced.
-    observed: Option<Vec<usize>>,
-    is_rebuilt: bool,
-    failed: Option<String>,
-}
-
-#[derive(Debug)]
-enum Phase {
-    Idle,
-    Running {
-        ledger: Ledger,
-        mode: Mode,
-    },
-    /// Somebody has the averages.
-    Held,
 }
 
 /// Who hands buckets to the group.
@@ -150,11 +124,11 @@ impl Reducer {
     /// [`Error::Pending`] while there is a pass; [`Error::Differs`] as [`new`](Self::new).
     pub fn set_group(&self, group: &Group) -> Result<()> {
         let Inner { parameters, settings, .. } = &*self.inner;
+        let mut launcher = self.inner.launcher();
         let mut state = self.inner.state();
         if let Phase::Running { .. } = state.phase {
             return Err(Error::Pending { pass: state.pass });
         }
-        let mut launcher = self.inner.launcher();
         agree(group, parameters, settings, &*launcher.hook)?;
         *state = State::new(parameters, settings, state.pass);
         launcher.pending.clear();
@@ -164,6 +138,7 @@ impl Reducer {
     }
 
     fn start(&self, mode: Mode) -> Result<Pass> {
+        let group = self.group();
         let mut state = self.inner.state();
         state.check_alive()?;
         match &state.phase {
@@ -174,7 +149,7 @@ impl Reducer {
             && let Some(order) = state.observed.take()
             && !state.is_rebuilt
         {
-            state.layout = self.inner.rebuild(order, &state.layout)?;
+            state.layout = self.inner.rebuild(&group, order, &state.layout)?;
             state.is_rebuilt = true;
         }
         state.pass += 1;
@@ -199,8 +174,12 @@ impl Inner {
     }
 
     /// Puts parameters into buckets in the order that rank 0 has seen.
-    fn rebuild(&self, order: Vec<usize>, layout: &Arc<Layout>) -> Result<Arc<Layout>> {
-        let group = self.launcher().group.clone();
+    fn rebuild(
+        &self,
+        group: &Group,
+        order: Vec<usize>,
+        layout: &Arc<Layout>,
+    ) -> Result<Arc<Layout>> {
         let mut order: Vec<u32> = order.into_iter().map(|index| index as u32).collect();
         group.broadcast(&mut order, 0)?;
         let order = order.into_iter().map(|index| index as usize);
@@ -262,19 +241,15 @@ impl Inner {
     /// All gradients of a pass have come: launches the rest, and gives what is on its way, with which
     /// parameters have a gradient here.
     pub(crate) fn close(&self, pass: u64, layout: &Layout) -> Result<(Vec<Pending>, Vec<bool>)> {
-        let (missing, counted) = {
+        let (missing, counted, times) = {
             let mut state = self.state();
             state.check_alive()?;
-            let is_counting = state.is_counting;
-            let times = state.times.clone();
+            let (is_counting, times) = (state.is_counting, state.times.clone());
             let (ledger, _) = state.running(pass, "the end")?;
             let missing: Vec<(usize, u32)> = ledger.missing(&times).collect();
-            (missing, is_counting)
+            (missing, is_counting, times)
         };
-        let mut is_used: Vec<bool> = {
-            let state = self.state();
-            state.times.iter().map(|&times| times > 0).collect()
-        };
+        let mut is_used: Vec<bool> = times.iter().map(|&times| times > 0).collect();
         let mut absent = Vec::new();
         for &(index, came) in &missing {
             // What local passes have left counts as well.
@@ -282,9 +257,8 @@ impl Inner {
             if !is_used[index] {
                 absent.push(index);
             } else if came > 0 && !counted {
-                let expected = self.state().times[index];
                 let name = self.parameters[index].name().to_owned();
-                let error = Error::Changed { pass, name, came, expected };
+                let error = Error::Changed { pass, name, came, expected: times[index] };
                 return Err(self.give_up(error));
             }
         }
@@ -400,49 +374,6 @@ impl Inner {
             false => Err(Error::Argument(format!("it gave back bucket {}", bucket.index()))),
         });
         checked.map_err(|error| self.fail(index, error, &self.launcher()))
-    }
-}
-
-impl State {
-    /// Before the next pass, which nothing is known of, after so many.
-    fn new(parameters: &[Parameter], settings: &Settings, pass: u64) -> Self {
-        let Settings { caps, is_static, reduce_as, .. } = settings;
-        // Gradients mostly come from the last parameter to the first.
-        let buckets = assign(parameters, (0..parameters.len()).rev(), caps);
-        Self {
-            layout: Arc::new(Layout::new(parameters, buckets, *reduce_as)),
-            pass,
-            phase: Phase::Idle,
-            times: vec![if *is_static { u32::MAX } else { 1 }; parameters.len()],
-            is_counting: *is_static,
-            observed: None,
-            is_rebuilt: false,
-            failed: None,
-        }
-    }
-
-    fn check_alive(&self) -> Result<()> {
-        match &self.failed {
-            Some(first) => Err(Error::Failed { first: first.clone() }),
-            None => Ok(()),
-        }
-    }
-
-    /// The pass of this number, if it is the one that runs.
-    fn running(&mut self, pass: u64, what: &'static str) -> Result<(&mut Ledger, Mode)> {
-        let now = self.pass;
-        match &mut self.phase {
-            Phase::Running { ledger, mode } if now == pass => Ok((ledger, *mode)),
-            _ => Err(Error::Over { what, pass, now }),
-        }
-    }
-
-    /// Remembers how often gradients came in the first pass.
-    fn count(&mut self, missing: &[(usize, u32)]) {
-        for &(index, came) in missing {
-            self.times[index] = came;
-        }
-        self.is_counting = false;
     }
 }
 
