@@ -4,7 +4,7 @@ use consort::{ErrorKind, ReduceOp};
 use consort_testkit::{Case, Outcome, conformance};
 use consort_train::{Bucket, CommHook, Error, Options, Pending, Round};
 
-use super::model::{fail, give, meet, reducer, step};
+use super::model::{begin_to_fail, fail, give, meet, reducer, step};
 
 conformance! { [shm tcp mixed]
     the_survivors_of_a_rank_that_dies_in_backward_go_on_with_a_smaller_group
@@ -21,8 +21,8 @@ fn the_survivors_of_a_rank_that_dies_in_backward_go_on_with_a_smaller_group(case
         .start(|ctx| {
             let group = meet(ctx);
             let reducer = reducer(&group, Options::new());
-            (0..2).for_each(|_| step(&group, &reducer));
-            let pass = reducer.begin().unwrap();
+            step(&group, &reducer);
+            let pass = begin_to_fail(&group, &reducer, ctx.rank() == 1);
             if ctx.rank() == 1 {
                 give(&group, &reducer, &pass, (10..20).rev());
                 std::process::abort();
@@ -98,9 +98,9 @@ fn a_hook_that_fails_on_one_rank_is_named_on_all(case: Case) {
         let group = meet(ctx);
         let hook = Fragile { rank: ctx.rank(), pass: 3 };
         let reducer = reducer(&group, Options::new().hook(hook));
-        // The second makes buckets anew, so that ranks need not meet in the third before it begins.
         (0..2).for_each(|_| step(&group, &reducer));
-        let error = fail(&reducer, reducer.begin().unwrap(), (0..20).rev());
+        let pass = begin_to_fail(&group, &reducer, ctx.rank() == 1);
+        let error = fail(&reducer, pass, (0..20).rev());
         assert_eq!(error.kind(), ErrorKind::Aborted, "{error}");
         error.to_string()
     });
@@ -114,7 +114,7 @@ fn a_pass_that_is_dropped_half_way_is_named_on_all(case: Case) {
         let group = meet(ctx);
         let reducer = reducer(&group, Options::new());
         (0..2).for_each(|_| step(&group, &reducer));
-        let pass = reducer.begin().unwrap();
+        let pass = begin_to_fail(&group, &reducer, ctx.rank() == 0);
         if ctx.rank() == 0 {
             give(&group, &reducer, &pass, (5..20).rev());
             drop(pass);

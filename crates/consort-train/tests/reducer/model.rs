@@ -82,6 +82,18 @@ pub(crate) fn step(group: &Group, reducer: &Reducer) {
     check(group, reducer, number, &pass.finish().unwrap());
 }
 
+/// Begins with a pass that fails. The one who does harm in it waits until the others have begun, too:
+/// whoever is still in an earlier pass would fail there.
+pub(crate) fn begin_to_fail(group: &Group, reducer: &Reducer, does_harm: bool) -> Pass {
+    let pass = reducer.begin().unwrap();
+    let mut begun = group.store().add("begun", 1).unwrap();
+    while does_harm && begun < group.world() as i64 {
+        std::thread::sleep(Duration::from_millis(1));
+        begun = group.store().add("begun", 0).unwrap();
+    }
+    pass
+}
+
 /// Gives these gradients of a pass that fails somewhere. Says why.
 pub(crate) fn fail(reducer: &Reducer, pass: Pass, order: impl Iterator<Item = usize>) -> Error {
     for index in order {
