@@ -121,6 +121,9 @@ impl Pass {
     /// Takes some rows of the gradient of a parameter that is [sparse](Parameter::sparse): their numbers, in
     /// any order, and their values, one row behind the other. A row that comes more than once is added up.
     ///
+    /// Every rank gets everybody's rows, so that what travels grows with the number of ranks; unless all
+    /// give the same rows, perhaps with zeroes, as may be known from the inputs: then only sums travel.
+    ///
     /// ```
     /// # use consort::Dtype;
     /// # use consort_train::{Options, Parameter, Reducer};

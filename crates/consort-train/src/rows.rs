@@ -1,6 +1,6 @@
 //! Gradients of which only some rows are not zero.
 
-use consort::{Dtype, Group, ReduceOp, Target};
+use consort::{Call, Dtype, Group, ReduceOp, Target};
 use consort_sys::reduce::Kernel;
 
 use crate::error::Result;
@@ -94,28 +94,50 @@ impl Rows {
         self.numbers.len() * size_of::<u64>() + self.values.len()
     }
 
-    /// Begins to average them over all ranks. How many rows each rank has travels at once; the rows
-    /// follow when they are waited for, for then it is known how many there are.
+    /// Begins to average them over all ranks. How many rows each rank has, and which, travels at once; the
+    /// rows follow when they are waited for, for then it is known how many there are. If all have the same
+    /// rows only their sums travel.
     pub(crate) fn start(self, round: &Round<'_>) -> Result<Pending<Self>> {
         let (group, divisor) = (round.group.clone(), round.divisor);
-        let (mine, room) = (vec![self.numbers.len() as u64], vec![0_u64; group.world()]);
-        let counts = group.all_gather_async(mine, room).map_err(consort::Error::from)?;
-        Ok(Pending::then(counts, move |(_, counts)| {
-            let numbers =
-                gather(&group, &self.numbers, counts.iter().map(|&count| count as usize))?;
-            let width = self.shape.width;
-            let bytes = counts.iter().map(|&count| count as usize * width);
-            let values = gather(&group, self.values(), bytes)?;
-            let parts: Vec<Part<'_>> = numbers
-                .iter()
-                .zip(&values)
-                .map(|(numbers, values)| (&numbers[..], &values[..]))
-                .collect();
-            let mut all = Self::merge(self.shape, &parts)?;
-            divide(self.shape.dtype, all.values.bytes_mut(), divisor)?;
-            Ok(all)
+        let mine = vec![self.numbers.len() as u64, digest(&self.numbers)];
+        let room = vec![0_u64; mine.len() * group.world()];
+        let known = group.all_gather_async(mine, room).map_err(consort::Error::from)?;
+        Ok(Pending::then(known, move |(mine, all)| {
+            let are_same = all.chunks(mine.len()).all(|theirs| theirs == mine);
+            let mut sums = match are_same {
+                true => self.add_up(&group)?,
+                false => self.gather(&group, all.iter().step_by(mine.len()))?,
+            };
+            divide(sums.dtype(), sums.values.bytes_mut(), divisor)?;
+            Ok(sums)
         }))
     }
+
+    /// The sums of all ranks' rows, which are the same.
+    fn add_up(mut self, group: &Group) -> Result<Self> {
+        let (dtype, op) = (self.shape.dtype, ReduceOp::Sum);
+        let output = Target::from(self.values.bytes_mut());
+        group.call(&Call::AllReduce { dtype, op, input: output.into(), output })?;
+        Ok(self)
+    }
+
+    /// The sums of all ranks' rows, of which each has so many.
+    fn gather<'a>(self, group: &Group, counts: impl Iterator<Item = &'a u64>) -> Result<Self> {
+        let counts: Vec<usize> = counts.map(|&count| count as usize).collect();
+        let numbers = gather(group, &self.numbers, counts.iter().copied())?;
+        let bytes = counts.iter().map(|count| count * self.shape.width);
+        let values = gather(group, self.values(), bytes)?;
+        let parts = numbers.iter().zip(&values);
+        let parts: Vec<Part<'_>> = parts.map(|(rows, values)| (&rows[..], &values[..])).collect();
+        Self::merge(self.shape, &parts)
+    }
+}
+
+/// A number that stands for some others.
+fn digest(numbers: &[u64]) -> u64 {
+    let hash = blake3::hash(bytemuck::cast_slice(numbers));
+    let (first, _) = hash.as_bytes().split_first_chunk().expect("it has 32 bytes");
+    u64::from_le_bytes(*first)
 }
 
 /// Everyone's elements, of which each rank has so many.
