@@ -1,5 +1,6 @@
 //! The gradients of all ranks, averaged while they are computed.
 
+mod dispatch;
 mod inner;
 mod ledger;
 mod rebuild;

@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use consort::{Group, ReduceOp};
 
+use super::dispatch::dispatch;
 use super::ledger::Refusal;
-use super::state::{Phase, State};
+use super::state::{Phase, Running, State};
 use crate::error::{Error, Result};
 use crate::hook::{CommHook, Pending, Round};
 use crate::layout::{Layout, Parcel};
@@ -81,20 +82,23 @@ impl Inner {
 
     /// Hands all buckets to the hook that can go, in their order.
     fn launch(&self, pass: u64, layout: &Layout) -> Result<()> {
-        // Held until they are handed over, so that no other thread comes in between.
-        let mut launcher = self.launcher();
-        loop {
-            let next = self.state().running(pass, "a bucket")?.ledger.next();
-            let Some(index) = next else { return Ok(()) };
+        let next = |state: &mut State| {
+            let Running { ledger, record, .. } = state.running(pass, "a bucket")?;
+            let next = ledger.next();
+            if let Some(index) = next {
+                // What the hook does first counts as well.
+                record.launched(layout.bytes()[index], Instant::now());
+            }
+            Ok(next)
+        };
+        dispatch(&self.state, &self.launcher, next, |launcher, index| {
             let parcel = layout.take(index).expect("each is launched once");
-            let bytes = parcel.bytes();
-            // What the hook does first counts as well.
-            self.state().running(pass, "a bucket")?.record.launched(bytes, Instant::now());
             match launcher.start(parcel, pass) {
                 Ok(on_its_way) => launcher.pending.push(on_its_way),
-                Err(error) => return Err(self.fail(index, error, &launcher)),
+                Err(error) => return Err(self.fail(index, error, launcher)),
             }
-        }
+            Ok(())
+        })
     }
 
     /// All gradients of a pass have come: launches the rest, and gives what is on its way, with which
