@@ -26,12 +26,15 @@
 //!
 //! # Where to start
 //!
-//! [`Reducer`] is for those who have an engine of their own.
+//! With candle: the module `candle`, which the feature of that name brings. [`Reducer`] is for those who
+//! have an engine of their own.
 #![forbid(unsafe_code)]
 
 mod agreement;
 mod assign;
 mod bucket;
+#[cfg(feature = "candle")]
+pub mod candle;
 mod convert;
 mod error;
 mod hook;
