@@ -43,7 +43,7 @@ pub enum Error {
     /// A gradient is not what its parameter says.
     #[error(
         "the gradient of parameter {name:?} is {given} elements of {given_dtype}, and should be \
-         {expected} of {dtype}"
+         {expected} of {dtype}{by_rows}"
     )]
     Gradient {
         /// Whose.
@@ -56,6 +56,8 @@ pub enum Error {
         expected: usize,
         /// Of which dtype.
         dtype: Dtype,
+        /// How it should come, if not as a whole.
+        by_rows: &'static str,
     },
 
     /// A parameter's gradient came a second time in one pass.

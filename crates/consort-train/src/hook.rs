@@ -1,13 +1,13 @@
 //! How buckets are averaged over all ranks.
 
 mod cast;
+mod pending;
 
-use std::fmt;
-
-use consort::{Group, ReduceOp, Work};
+use consort::{Dtype, Group, ReduceOp, Target};
 use consort_sys::reduce::Kernel;
 
 pub use self::cast::Cast;
+pub use self::pending::Pending;
 use crate::bucket::{AllReduce, Bucket};
 use crate::error::Result;
 
@@ -84,7 +84,7 @@ impl Round<'_> {
         let work = self.group.call_async(AllReduce { bucket, op }).map_err(consort::Error::from)?;
         Ok(Pending::then(work, move |AllReduce { mut bucket, .. }| {
             if !is_plain {
-                divide(&mut bucket, divisor)?;
+                divide(bucket.dtype(), bucket.bytes_mut(), divisor)?;
             }
             Ok(bucket)
         }))
@@ -92,55 +92,11 @@ impl Round<'_> {
 }
 
 /// Divides as an average does: the same bits come out.
-fn divide(bucket: &mut Bucket, divisor: usize) -> Result<()> {
-    let kernel = Kernel::new(bucket.dtype(), ReduceOp::Avg, 1).map_err(consort::Error::from)?;
-    let numbers = consort::Target::from(bucket.bytes_mut());
+pub(crate) fn divide(dtype: Dtype, numbers: &mut [u8], divisor: usize) -> Result<()> {
+    let kernel = Kernel::new(dtype, ReduceOp::Avg, 1).map_err(consort::Error::from)?;
+    let numbers = Target::from(numbers);
     kernel.dividing_by(divisor).reduce(&[numbers], &[numbers.into()]);
     Ok(())
-}
-
-/// A bucket on its way.
-#[must_use = "the bucket comes back from it"]
-pub struct Pending {
-    finish: Box<dyn FnOnce() -> Result<Bucket> + Send>,
-}
-
-impl Pending {
-    /// What is done when the bucket is waited for.
-    pub fn new(finish: impl FnOnce() -> Result<Bucket> + Send + 'static) -> Self {
-        Self { finish: Box::new(finish) }
-    }
-
-    /// Waits for a work, and goes on with what it gives.
-    pub fn then<T, B>(
-        work: Work<T, B>,
-        finish: impl FnOnce(T) -> Result<Bucket> + Send + 'static,
-    ) -> Self
-    where
-        T: Send + 'static,
-        B: Send + 'static,
-    {
-        Self::new(move || finish(work.wait().map_err(consort::Error::from)?))
-    }
-
-    /// The same, with something done to the bucket afterwards.
-    pub fn and_then(self, finish: impl FnOnce(Bucket) -> Result<Bucket> + Send + 'static) -> Self {
-        Self::new(move || finish(self.wait()?))
-    }
-
-    /// Waits for the bucket.
-    ///
-    /// # Errors
-    /// Why it could not be averaged.
-    pub fn wait(self) -> Result<Bucket> {
-        (self.finish)()
-    }
-}
-
-impl fmt::Debug for Pending {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a bucket on its way")
-    }
 }
 
 /// The hook that is used if none is said: an all_reduce of the numbers as they are.

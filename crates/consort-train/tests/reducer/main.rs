@@ -5,6 +5,9 @@ mod averages;
 mod failures;
 #[path = "../../../consort/tests/invitation/mod.rs"]
 mod invitation;
+mod join;
+mod memory;
 mod mistakes;
 mod model;
+mod rows;
 mod schedules;
