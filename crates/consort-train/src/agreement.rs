@@ -82,15 +82,24 @@ pub(crate) fn agree(
 
 /// Everyone's cards. One that cannot be read is `None`.
 fn exchange(group: &Group, bytes: &[u8]) -> Result<Vec<Option<Card>>> {
+    let all = gather(group, bytes)?;
+    Ok(all.iter().map(|bytes| postcard::from_bytes(bytes).ok()).collect())
+}
+
+/// What every rank has to say, which may be of different lengths.
+pub(crate) fn gather(group: &Group, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
     let mut lengths = vec![0_u64; group.world()];
     group.all_gather(&[bytes.len() as u64], &mut lengths)?;
     let longest = lengths.iter().copied().max().unwrap_or(0) as usize;
+    if longest == 0 {
+        return Ok(vec![Vec::new(); group.world()]);
+    }
     let mut mine = bytes.to_vec();
     mine.resize(longest, 0);
     let mut all = vec![0; longest * group.world()];
     group.all_gather(&mine, &mut all)?;
-    let cards = all.chunks(longest.max(1)).zip(&lengths);
-    Ok(cards.map(|(bytes, &len)| postcard::from_bytes(&bytes[..len as usize]).ok()).collect())
+    let all = all.chunks(longest).zip(&lengths);
+    Ok(all.map(|(bytes, &len)| bytes[..len as usize].to_vec()).collect())
 }
 
 /// Holds every rank's card against the first one.

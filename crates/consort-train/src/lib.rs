@@ -81,6 +81,8 @@
 mod agreement;
 mod assign;
 mod bucket;
+#[cfg(feature = "candle")]
+pub mod candle;
 mod convert;
 mod error;
 mod hook;
