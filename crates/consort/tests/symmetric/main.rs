@@ -4,6 +4,7 @@
 mod collectives;
 mod data;
 mod failure;
+mod kept;
 mod making;
 mod pool;
 mod signals;
