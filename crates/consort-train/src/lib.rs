@@ -98,6 +98,7 @@ mod rows;
 mod stats;
 mod sync;
 mod times;
+mod tune;
 
 pub use assign::Caps;
 pub use bucket::{Bucket, Gradient};
