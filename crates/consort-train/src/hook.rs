@@ -1,6 +1,12 @@
 //! How buckets are averaged over all ranks.
 
 mod cast;
+mod noop;
+mod order;
+mod passes;
+mod power_sgd;
+mod residues;
+mod stats;
 
 use std::fmt;
 
@@ -8,6 +14,9 @@ use consort::{Group, ReduceOp, Work};
 use consort_sys::reduce::Kernel;
 
 pub use self::cast::Cast;
+pub use self::noop::Noop;
+pub use self::power_sgd::PowerSgd;
+pub use self::stats::CompressionStats;
 use crate::bucket::{AllReduce, Bucket};
 use crate::error::Result;
 
