@@ -5,6 +5,7 @@ mod noop;
 mod order;
 mod passes;
 mod power_sgd;
+mod quantize;
 mod residues;
 mod stats;
 
@@ -16,6 +17,7 @@ use consort_sys::reduce::Kernel;
 pub use self::cast::Cast;
 pub use self::noop::Noop;
 pub use self::power_sgd::PowerSgd;
+pub use self::quantize::Int8;
 pub use self::stats::CompressionStats;
 use crate::bucket::{AllReduce, Bucket};
 use crate::error::Result;

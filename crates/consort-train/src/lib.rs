@@ -49,7 +49,7 @@ mod sync;
 pub use assign::Caps;
 pub use bucket::{Bucket, Gradient};
 pub use error::{Error, Result};
-pub use hook::{Average, Cast, CommHook, CompressionStats, Noop, Pending, PowerSgd, Round};
+pub use hook::{Average, Cast, CommHook, CompressionStats, Int8, Noop, Pending, PowerSgd, Round};
 pub use options::{Options, Unused};
 pub use parameter::Parameter;
 pub use pass::Pass;
