@@ -4,6 +4,7 @@ mod cast;
 mod noop;
 mod order;
 mod passes;
+mod post_local;
 mod power_sgd;
 mod quantize;
 mod residues;
@@ -16,6 +17,7 @@ use consort_sys::reduce::Kernel;
 
 pub use self::cast::Cast;
 pub use self::noop::Noop;
+pub use self::post_local::PostLocalSgd;
 pub use self::power_sgd::PowerSgd;
 pub use self::quantize::Int8;
 pub use self::stats::CompressionStats;

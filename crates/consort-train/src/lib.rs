@@ -31,6 +31,7 @@
 
 mod agreement;
 mod assign;
+mod averager;
 mod bucket;
 mod convert;
 mod error;
@@ -47,9 +48,12 @@ mod state;
 mod sync;
 
 pub use assign::Caps;
+pub use averager::{HierarchicalAverager, PeriodicAverager, average};
 pub use bucket::{Bucket, Gradient};
 pub use error::{Error, Result};
-pub use hook::{Average, Cast, CommHook, CompressionStats, Int8, Noop, Pending, PowerSgd, Round};
+pub use hook::{
+    Average, Cast, CommHook, CompressionStats, Int8, Noop, Pending, PostLocalSgd, PowerSgd, Round,
+};
 pub use options::{Options, Unused};
 pub use parameter::Parameter;
 pub use pass::Pass;

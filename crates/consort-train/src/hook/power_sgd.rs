@@ -5,6 +5,7 @@ mod grouping;
 mod journey;
 mod kept;
 mod matrix;
+mod settings;
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,8 +13,8 @@ use std::sync::Arc;
 use consort::Dtype;
 
 use self::kept::Kept;
+use self::settings::Settings;
 use super::passes::Passes;
-use super::residues::Residues;
 use super::{CommHook, CompressionStats, Pending, Round};
 use crate::bucket::Bucket;
 use crate::error::{Error, Result};
@@ -83,18 +84,6 @@ pub struct PowerSgd {
     singles: Arc<Kept<f32>>,
     doubles: Arc<Kept<f64>>,
     stats: CompressionStats,
-}
-
-/// What has to be the same on every rank.
-#[derive(Clone, Debug)]
-struct Settings {
-    rank: usize,
-    after: u64,
-    rate: f64,
-    has_feedback: bool,
-    is_warm: bool,
-    seed: u64,
-    is_batched: bool,
 }
 
 impl PowerSgd {
@@ -223,35 +212,6 @@ impl Default for PowerSgd {
 impl fmt::Debug for PowerSgd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)
-    }
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            rank: 1,
-            after: 1000,
-            rate: 2.0,
-            has_feedback: true,
-            is_warm: true,
-            seed: 0,
-            is_batched: false,
-        }
-    }
-}
-
-impl fmt::Display for Settings {
-    /// All of it: ranks compare the names of their hooks.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rank, after, rate, has_feedback, is_warm, seed, is_batched } = self;
-        let batched = if *is_batched { "batched " } else { "" };
-        let feedback = if *has_feedback { "with" } else { "without" };
-        let warm = if *is_warm { "warm" } else { "cold" };
-        write!(
-            f,
-            "{batched}PowerSGD of rank {rank} (after {after} passes, at a rate above {rate}, {feedback} \
-             error feedback, {warm} start, seed {seed})"
-        )
     }
 }
 

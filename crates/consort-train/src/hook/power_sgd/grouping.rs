@@ -1,7 +1,7 @@
 //! Which gradients of a bucket are compressed, as which matrices.
 
-use super::Settings;
 use super::matrix::Shape;
+use super::settings::Settings;
 use crate::bucket::Bucket;
 use crate::parameter::Parameter;
 
@@ -68,15 +68,6 @@ impl Grouping {
             }
             None => Self { blocks: Vec::new(), rest: parts },
         }
-    }
-}
-
-impl Settings {
-    /// How a matrix of this size is compressed, if that makes it small enough.
-    fn worthwhile(&self, rows: usize, cols: usize) -> Option<Shape> {
-        let shape = Shape { rows, cols, rank: self.rank.min(rows).min(cols) };
-        let after = (shape.left() + shape.right()) as f64;
-        (after * self.rate < shape.len() as f64).then_some(shape)
     }
 }
 

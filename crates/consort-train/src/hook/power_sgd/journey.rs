@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use consort::{Group, ReduceOp, Work};
 
-use super::Settings;
 use super::grouping::{Block, Grouping};
 use super::kept::Kept;
 use super::matrix::{Real, orthonormalise};
+use super::settings::Settings;
 use crate::bucket::Bucket;
 use crate::error::Result;
 use crate::hook::order::{load, store};

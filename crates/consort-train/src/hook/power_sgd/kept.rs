@@ -6,7 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use super::chance::Chance;
 use super::grouping::Block;
 use super::matrix::{Real, orthonormalise};
-use super::{Residues, Settings};
+use super::settings::Settings;
+use crate::hook::residues::Residues;
 
 /// What is known of matrices from earlier passes.
 #[derive(Debug)]
