@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use consort::symm::Plain;
-use consort::{Call, Dtype, Lists, OwnedCall, ReduceOp, Target};
+use consort::{Call, Dtype, Group, Lists, OwnedCall, ReduceOp, Target};
 
 use crate::error::{Error, Result};
 use crate::memory::{Given, LINE, Memory};
@@ -105,6 +105,14 @@ impl Bucket {
         let memory =
             if plan.is_adopted { Memory::none(plan.bytes) } else { Memory::new(plan.bytes) };
         Self { plan, memory }
+    }
+
+    /// The same, in memory that all ranks of the group reach if they can. Every rank has to call it.
+    pub(crate) fn shared(plan: Arc<Plan>, group: &Group) -> Result<Self> {
+        if plan.is_adopted {
+            return Ok(Self::new(plan));
+        }
+        Ok(Self { memory: Memory::shared(plan.bytes, group)?, plan })
     }
 
     /// Its number: buckets travel in this order.

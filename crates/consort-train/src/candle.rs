@@ -79,7 +79,8 @@
 //! Candle does not say when a gradient is complete. So the model is not given its parameters but a copy
 //! of each, with an operation between the two whose backward is called with the whole gradient. It goes
 //! into a bucket of the [reducer](crate::Reducer), and travels when the bucket is full, while backward
-//! goes on. The copies cost as much memory as the parameters, and a
+//! goes on. Large gradients are not copied for that: they are averaged in candle's own memory, and come back
+//! in it. The copies of parameters cost as much memory as the parameters, and a
 //! [step](DistributedDataParallel::step) brings them up to date, which is one pass over the model's
 //! memory. Whoever changes parameters by other means, such as `VarMap::load`, calls
 //! [`refresh`](DistributedDataParallel::refresh); a backward that finds other parameters than the model
@@ -116,6 +117,7 @@ mod numbers;
 mod options;
 mod parallel;
 mod source;
+mod taking;
 mod together;
 mod write_back;
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use consort::{Dtype, ReduceOp, Target};
+use consort::{Dtype, Group, ReduceOp, Target};
 use consort_sys::reduce::Kernel;
 
 use crate::bucket::{Bucket, Gradient, Plan};
@@ -59,22 +59,21 @@ impl Parcel {
         bucket.into_iter().flat_map(Bucket::gradients)
     }
 
-    /// Empty ones for some parameters: with memory for gradients that are reduced as numbers of `dtype`,
-    /// or as what they are.
+    /// An empty one for some parameters.
     fn new(
         place: (usize, usize),
         members: &[usize],
         parameters: &[Parameter],
-        rules: &Rules,
-    ) -> Self {
+        (rules, group): (&Rules, &Group),
+    ) -> Result<Self> {
         let first = &parameters[members[0]];
         let dtype = rules.dtype.unwrap_or(first.dtype());
         if first.is_sparse() {
-            return Self::Rows(Rows::none(Shape::of(first, dtype)));
+            return Ok(Self::Rows(Rows::none(Shape::of(first, dtype))));
         }
         let plan = Plan::new(place, dtype, members, parameters);
         let plan = if rules.is_adopted(first) { plan.adopted() } else { plan };
-        Self::Dense(Bucket::new(Arc::new(plan)))
+        Ok(Self::Dense(Bucket::shared(Arc::new(plan), group)?))
     }
 }
 
@@ -93,27 +92,37 @@ impl Rules {
         parameter.is_sparse() || self.is_adopted(parameter)
     }
 
-    fn is_adopted(&self, parameter: &Parameter) -> bool {
+    /// Whether its gradient is sent from where the engine has it.
+    pub(crate) fn is_adopted(&self, parameter: &Parameter) -> bool {
         let is_large = self.adopt.is_some_and(|least| parameter.bytes() >= least);
         is_large && !parameter.is_sparse() && self.dtype.is_none_or(|it| it == parameter.dtype())
     }
 }
 
 impl Layout {
-    /// With memory for all gradients.
-    pub(crate) fn new(parameters: &[Parameter], members: Vec<Vec<usize>>, rules: &Rules) -> Self {
+    /// With memory for all gradients. Every rank of the group has to call it.
+    ///
+    /// # Errors
+    /// Why the group has ended, if it has.
+    pub(crate) fn new(
+        parameters: &[Parameter],
+        members: Vec<Vec<usize>>,
+        rules: &Rules,
+        group: &Group,
+    ) -> Result<Self> {
         let mut seats = vec![(0, 0); parameters.len()];
-        let (count, mut bytes) = (members.len(), Vec::with_capacity(members.len()));
-        let slot = |(index, bucket): (usize, &Vec<usize>)| {
+        let count = members.len();
+        let (mut bytes, mut slots) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        for (index, bucket) in members.iter().enumerate() {
             for (place, &parameter) in bucket.iter().enumerate() {
                 seats[parameter] = (index, place);
             }
-            let parcel = Parcel::new((index, count), bucket, parameters, rules);
+            let parcel = Parcel::new((index, count), bucket, parameters, (rules, group))?;
             bytes.push(parcel.bytes());
-            Mutex::new(Slot { parcel: Some(parcel), is_filled: vec![false; bucket.len()] })
-        };
-        let slots = members.iter().enumerate().map(slot).collect();
-        Self { members, seats, bytes, slots }
+            let is_filled = vec![false; bucket.len()];
+            slots.push(Mutex::new(Slot { parcel: Some(parcel), is_filled }));
+        }
+        Ok(Self { members, seats, bytes, slots })
     }
 
     /// The parameters in each bucket.

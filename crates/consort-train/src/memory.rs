@@ -5,9 +5,13 @@ mod lines;
 
 use std::any::Any;
 
+use consort::Group;
+use consort::symm::Kept;
+
 pub(crate) use self::given::Given;
 pub(crate) use self::lines::LINE;
 use self::lines::Lines;
+use crate::error::Result;
 
 /// So many bytes of gradients, wherever they are.
 #[derive(Debug)]
@@ -22,6 +26,8 @@ enum Place {
     None,
     /// In memory of this process that begins with a cache line.
     Private(Lines),
+    /// Where all ranks of the host reach them.
+    Shared(Kept<u8>),
     /// Where the engine has computed them: it has given its memory away.
     Given(Box<dyn Given>),
 }
@@ -30,6 +36,23 @@ impl Memory {
     /// With room for so many bytes, zero at first.
     pub(crate) fn new(len: usize) -> Self {
         Self { len, place: Place::Private(Lines::new(len)) }
+    }
+
+    /// The same, where all ranks of a group reach each other's, if they share memory and there is enough
+    /// of it: calls work on it where it is. Every rank has to call it.
+    ///
+    /// # Errors
+    /// Why the group has ended, if it has.
+    pub(crate) fn shared(len: usize, group: &Group) -> Result<Self> {
+        if len == 0 || group.world() == 1 || !group.shares_memory() {
+            return Ok(Self::new(len));
+        }
+        match group.symmetric::<u8>(len) {
+            Ok(memory) => Ok(Self { len, place: Place::Shared(memory.keep()?) }),
+            // On every rank, when one of them has no memory left.
+            Err(consort::Error::Asymmetric { .. }) => Ok(Self::new(len)),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Whose room is made when it is [needed](Self::ensure), or [given](Self::adopt).
@@ -72,6 +95,7 @@ impl Memory {
         match &self.place {
             Place::None => &[],
             Place::Private(lines) => &lines.bytes()[..self.len],
+            Place::Shared(window) => window,
             Place::Given(memory) => memory.bytes(),
         }
     }
@@ -81,6 +105,7 @@ impl Memory {
         match &mut self.place {
             Place::None => &mut [],
             Place::Private(lines) => &mut lines.bytes_mut()[..self.len],
+            Place::Shared(window) => window,
             Place::Given(memory) => memory.bytes_mut(),
         }
     }

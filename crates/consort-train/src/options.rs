@@ -92,6 +92,13 @@ impl Options {
         self
     }
 
+    /// The same, as long as nothing else was said.
+    #[cfg(feature = "candle")]
+    pub(crate) fn adopt_unless_said(mut self, from_bytes: usize) -> Self {
+        self.settings.rules.adopt.get_or_insert(from_bytes);
+        self
+    }
+
     /// How buckets are averaged.
     pub fn hook(self, hook: impl CommHook + 'static) -> Self {
         Self { hook: Box::new(hook), ..self }

@@ -236,6 +236,13 @@ impl Pass {
         Ok((parcels, is_used))
     }
 
+    /// Whether a gradient that is given with its memory is averaged there.
+    #[cfg(feature = "candle")]
+    pub(crate) fn is_adopted(&self, index: usize) -> bool {
+        let parameter = self.inner.parameters.get(index);
+        parameter.is_some_and(|parameter| self.inner.settings.rules.is_adopted(parameter))
+    }
+
     /// Notes that a gradient has come, puts it where it belongs, and sends what is complete.
     fn bring(&self, index: usize, put: impl FnOnce() -> Result<()>) -> Result<()> {
         let is_last = self.inner.take(self.number, index)?;

@@ -63,7 +63,7 @@ impl Reducer {
     pub fn new(group: &Group, parameters: Vec<Parameter>, options: Options) -> Result<Self> {
         let Options { settings, hook } = options;
         agree(group, &parameters, &settings, &*hook)?;
-        Ok(Self { inner: Arc::new(Inner::new(group, parameters, settings, hook)) })
+        Ok(Self { inner: Arc::new(Inner::new(group, parameters, settings, hook)?) })
     }
 
     /// Says that a forward pass begins. Only [times](Self::times) depend on it.
@@ -153,7 +153,7 @@ impl Reducer {
             return Err(Error::Pending { pass: state.pass });
         }
         agree(group, parameters, settings, &*launcher.hook)?;
-        *state = State::new(parameters, settings, state.pass);
+        *state = State::new(parameters, settings, group, state.pass)?;
         launcher.pending.clear();
         launcher.hook.reset();
         (launcher.divisor, launcher.group) = (group.world(), group.clone());

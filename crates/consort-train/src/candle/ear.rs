@@ -11,6 +11,7 @@ use candle_core::backprop::GradStore;
 use candle_core::{Context, CpuStorage, CustomOp1, Layout, Shape, Tensor, Var, bail};
 
 use crate::candle::numbers::{dtype, with_bytes};
+use crate::candle::taking::give;
 use crate::error::Result;
 use crate::pass::Pass;
 
@@ -56,8 +57,11 @@ impl Ear {
             )
         };
         let dtype = dtype(gradient.dtype())?;
-        let taken = with_bytes(gradient, |bytes| pass.ready_bytes(index, dtype, bytes))?;
-        taken.with_context(|| format!("in the backward of parameter {name:?}"))
+        let heard = match give(pass, index, gradient)? {
+            Ok(false) => with_bytes(gradient, |bytes| pass.ready_bytes(index, dtype, bytes))?,
+            given => given.map(|_| ()),
+        };
+        heard.with_context(|| format!("in the backward of parameter {name:?}"))
     }
 
     fn pass(&self) -> MutexGuard<'_, Option<Pass>> {

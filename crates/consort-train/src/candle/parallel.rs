@@ -77,7 +77,7 @@ impl DistributedDataParallel {
         let well = all_well(group, BUILD, built.as_ref().err().map(Error::to_string));
         let (built, model, parameters) = built?;
         well?;
-        let reducer = Reducer::new(group, parameters, reducer)?;
+        let reducer = Reducer::new(group, parameters, reducer.adopt_unless_said(ADOPT))?;
         let ddp = Self { reducer, model: Arc::new(model), ear, buffers };
         ddp.start(group)?;
         Ok((ddp, built))
@@ -101,7 +101,7 @@ impl DistributedDataParallel {
         for buffer in &self.model.buffers {
             gradients.remove(&buffer.variable);
         }
-        write_back(&pass.finish()?, &self.model.parameters, &mut gradients)?;
+        write_back(&mut pass.finish()?, &self.model.parameters, &mut gradients)?;
         Ok(Gradients::new(self.model.clone(), gradients))
     }
 
@@ -223,6 +223,9 @@ impl fmt::Debug for DistributedDataParallel {
     }
 }
 
+/// Gradients of so many bytes and more are averaged in candle's memory. Smaller ones are copied sooner than
+/// a call is made for each.
+const ADOPT: usize = 256 << 10;
 const BUILD: &str = "build the model";
 const NO_PARAMETERS: &str = "the model has asked for no parameter: it has to be built with the VarBuilder \
      that it is given here";

@@ -39,11 +39,11 @@ impl Inner {
         parameters: Vec<Parameter>,
         settings: Settings,
         hook: Box<dyn CommHook>,
-    ) -> Self {
-        let state = Mutex::new(State::new(&parameters, &settings, 0));
+    ) -> Result<Self> {
+        let state = Mutex::new(State::new(&parameters, &settings, group, 0)?);
         let (group, divisor) = (group.clone(), group.world());
         let launcher = Mutex::new(Launcher { group, hook, divisor, pending: Vec::new() });
-        Self { parameters, settings, state, launcher }
+        Ok(Self { parameters, settings, state, launcher })
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {

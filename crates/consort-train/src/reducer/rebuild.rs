@@ -17,21 +17,28 @@ impl Inner {
         let Some(order) = state.observed.take() else { return Ok(()) };
         if state.averaged == AFTER {
             let order = as_rank_0_saw(group, order)?;
-            self.lay_out(state, order, state.caps.clone());
+            self.lay_out(state, group, order, state.caps.clone())?;
         }
         Ok(())
     }
 
     /// Puts parameters into buckets of these sizes in this order, with what was added up.
-    fn lay_out(&self, state: &mut State, order: Vec<usize>, caps: Caps) {
+    fn lay_out(
+        &self,
+        state: &mut State,
+        group: &Group,
+        order: Vec<usize>,
+        caps: Caps,
+    ) -> Result<()> {
         let rules = &self.settings.rules;
         let buckets = assign(&self.parameters, order, &caps, |it| rules.is_alone(it));
         (state.caps, state.is_rebuilt) = (caps, true);
         if buckets != state.layout.members() {
-            let new = Layout::new(&self.parameters, buckets, rules);
+            let new = Layout::new(&self.parameters, buckets, rules, group)?;
             new.take_over(&state.layout);
             state.layout = Arc::new(new);
         }
+        Ok(())
     }
 }
 

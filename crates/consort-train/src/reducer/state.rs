@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use consort::Group;
+
 use super::ledger::Ledger;
 use crate::assign::{Caps, assign};
 use crate::error::{Error, Result};
@@ -55,14 +57,23 @@ pub(crate) struct Running {
 }
 
 impl State {
-    /// Before the next pass, which nothing is known of, after so many.
-    pub(crate) fn new(parameters: &[Parameter], settings: &Settings, pass: u64) -> Self {
+    /// Before the next pass, which nothing is known of, after so many. Every rank of the group has to call
+    /// it.
+    ///
+    /// # Errors
+    /// Why the group has ended, if it has.
+    pub(crate) fn new(
+        parameters: &[Parameter],
+        settings: &Settings,
+        group: &Group,
+        pass: u64,
+    ) -> Result<Self> {
         let Settings { caps, is_static, rules, .. } = settings;
         // Gradients mostly come from the last parameter to the first.
         let order = (0..parameters.len()).rev();
         let buckets = assign(parameters, order, caps, |parameter| rules.is_alone(parameter));
-        Self {
-            layout: Arc::new(Layout::new(parameters, buckets, rules)),
+        Ok(Self {
+            layout: Arc::new(Layout::new(parameters, buckets, rules, group)?),
             caps: caps.clone(),
             pass,
             phase: Phase::Idle,
@@ -74,7 +85,7 @@ impl State {
             forward: None,
             tally: Tally::default(),
             failed: None,
-        }
+        })
     }
 
     pub(crate) fn check_alive(&self) -> Result<()> {

@@ -13,6 +13,7 @@ conformance! { [shm in_process]
     memory_is_given_only_where_it_helps_and_results_are_the_same
     a_gradient_is_computed_where_it_travels
     nothing_travels_before_the_end_if_it_is_delayed
+    buckets_are_where_all_ranks_of_a_host_reach_them
     what_a_reducer_tells_is_what_it_did
 }
 
@@ -111,6 +112,22 @@ fn a_gradient_is_computed_where_it_travels(case: Case) {
         let pass = reducer.begin().unwrap();
         assert!(pass.ready_with(0, |_: &mut [f64], _| Ok(())).is_err());
         assert!(pass.ready_with(20, |_: &mut [f32], _| Ok(())).is_err());
+    });
+}
+
+fn buckets_are_where_all_ranks_of_a_host_reach_them(case: Case) {
+    case.run(2, |ctx| {
+        let group = meet(ctx);
+        let reducer = reducer(&group, Options::new());
+        // Also after they were made anew.
+        for _ in 0..3 {
+            let pass = reducer.begin().unwrap();
+            give(&group, &reducer, &pass, 0..20);
+            let averages = pass.finish().unwrap();
+            for index in (0..20).filter(|&at| reducer.parameters()[at].len() > 0) {
+                assert!(group.is_symmetric(averages.gradient::<f32>(index).unwrap().unwrap()));
+            }
+        }
     });
 }
 
