@@ -23,6 +23,7 @@ use std::time::Duration;
 
 pub(crate) use self::cost::Cost;
 use crate::assign::{Caps, assign};
+use crate::error::Result;
 use crate::parameter::Parameter;
 
 /// What was seen of a pass.
@@ -44,6 +45,31 @@ pub(crate) struct Advice {
     pub(crate) exposed: Duration,
     /// The same for the sizes in use.
     pub(crate) exposed_now: Duration,
+}
+
+impl Advice {
+    /// To leave the sizes as they are, as nothing is known.
+    pub(crate) fn none(caps: &Caps) -> Self {
+        Self { caps: caps.clone(), exposed: Duration::ZERO, exposed_now: Duration::ZERO }
+    }
+
+    /// As numbers that can be sent: the sizes of the first bucket and of all others, and the times.
+    pub(crate) fn to_words(&self) -> [u64; 4] {
+        let sizes = self.caps.bytes();
+        let (first, others) = (sizes[0], sizes[sizes.len() - 1]);
+        let (exposed, now) = (nanoseconds(self.exposed), nanoseconds(self.exposed_now));
+        [first as u64, others as u64, exposed, now]
+    }
+
+    /// What such numbers say.
+    ///
+    /// # Errors
+    /// When no bucket can have such a size.
+    pub(crate) fn of_words([first, others, exposed, now]: [u64; 4]) -> Result<Self> {
+        let caps = Caps::list([first as usize, others as usize])?;
+        let [exposed, exposed_now] = [exposed, now].map(Duration::from_nanos);
+        Ok(Self { caps, exposed, exposed_now })
+    }
 }
 
 /// The sizes with which the last bucket of a pass would be back first; of several the one with fewest
