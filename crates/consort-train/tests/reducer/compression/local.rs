@@ -108,7 +108,7 @@ fn parts_are_made_anew_with_another_group(case: Case) {
         check(&given, ctx.rank(), 0, &[0, 1, 2, 3]);
         let other = group.split(Some(0), 0).unwrap().unwrap();
         given.set_group(&other).unwrap();
-        let pass = given.begin().unwrap();
+        let pass = begin_to_fail(&group, &given, true);
         let error = fail(&given, pass, (0..3).rev());
         assert_eq!(error.kind(), ErrorKind::Aborted, "{error}");
         assert!(error.to_string().contains("PostLocalSgd::within_part"), "{error}");
