@@ -7,7 +7,8 @@
 //!
 //! This is the one place where memory that another process has mapped is given out as `&[T]` and
 //! `&mut [T]`. It is sound as long as nobody writes it meanwhile, which the lock is for: whoever
-//! reaches a window through this module holds it, [alone](Alone) or as a [visitor](Visit). The one
+//! reaches a window through this module holds it, alone ([here](Alone) or [anywhere](OwnedAlone) in
+//! the process) or as a [visitor](Visit). The one
 //! other way to a window is a collective that was lent such a reference; then the ranks that work on
 //! it are those whose owner said so, for as long as its call lasts. Whoever uses
 //! [`Arena::view`](crate::arena::Arena::view) minds that. And because another process may have left
@@ -22,13 +23,13 @@ mod signal;
 mod tests;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytemuck::AnyBitPattern;
 
 use self::control::Control;
-pub use self::guard::{Alone, Visit};
+pub use self::guard::{Alone, OwnedAlone, Visit};
 use crate::arena::Arena;
 use crate::dtype::Element;
 use crate::lock;
@@ -86,7 +87,8 @@ pub struct Windows {
     places: Vec<Place>,
     /// Learns from each wait. A copy waits, as several threads may.
     patience: Mutex<Patience>,
-    /// Which thread of this process has each rank's window, or is copying: 0 for none.
+    /// Which thread of this process has each rank's window, or is copying: 0 for none, or if it may be
+    /// given back by any.
     threads: Vec<AtomicUsize>,
 }
 
@@ -144,18 +146,27 @@ impl Windows {
     pub fn alone<E>(
         &self,
         rank: usize,
-        mut check: impl FnMut(Result<&[usize], Damaged>) -> Result<(), E>,
+        check: impl FnMut(Result<&[usize], Damaged>) -> Result<(), E>,
     ) -> Result<Alone<'_>, E> {
-        let control = self.control(rank);
-        if !lock::try_alone(&control, self.me) {
-            let wish = lock::Wish::new(&control, self.me);
-            self.wait(
-                || wish.try_alone(),
-                |limit| lock::doze_alone(&control, limit),
-                || tell(lock::holders(&control, self.shape.world), &mut check),
-            )?;
-        }
+        self.enter(rank, check)?;
         Ok(Alone::new(self, rank))
+    }
+
+    /// As [`alone`](Self::alone), for one who keeps the windows, and may have another thread give this
+    /// one back.
+    ///
+    /// # Errors
+    /// What `check` says.
+    ///
+    /// # Panics
+    /// When there is no such rank.
+    pub fn owned_alone<E>(
+        self: &Arc<Self>,
+        rank: usize,
+        check: impl FnMut(Result<&[usize], Damaged>) -> Result<(), E>,
+    ) -> Result<OwnedAlone, E> {
+        self.enter(rank, check)?;
+        Ok(OwnedAlone::new(self.clone(), rank))
     }
 
     /// Waits until nobody is alone in a rank's window or waits to be, and no other thread of this
@@ -280,14 +291,34 @@ impl Windows {
         signal::reaches(self.control(self.me).line(channel, from).arrivals(), round)
     }
 
-    /// Says that this rank uses nobody's window any more.
-    pub fn leave(&self) {
+    /// Says that this rank uses nobody's window any more. That it has no hold on one is proven by the
+    /// borrow.
+    pub fn leave(&mut self) {
         (0..self.shape.world).for_each(|rank| self.control(rank).leave());
     }
 
     /// Whether nobody uses this rank's window any more. It may be used for something else then.
     pub fn is_deserted(&self) -> bool {
         self.control(self.me).left() as usize == self.shape.world
+    }
+
+    /// Takes a window's lock, for this rank alone.
+    #[inline]
+    fn enter<E>(
+        &self,
+        rank: usize,
+        mut check: impl FnMut(Result<&[usize], Damaged>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let control = self.control(rank);
+        if lock::try_alone(&control, self.me) {
+            return Ok(());
+        }
+        let wish = lock::Wish::new(&control, self.me);
+        self.wait(
+            || wish.try_alone(),
+            |limit| lock::doze_alone(&control, limit),
+            || tell(lock::holders(&control, self.shape.world), &mut check),
+        )
     }
 
     /// As [`Patience::wait`], with a last look: what was waited for may have come in the last

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use consort::{Dtype, Group};
 use serde::{Deserialize, Serialize};
 
+use crate::assign::Caps;
 use crate::error::{Error, Result};
 use crate::hook::CommHook;
 use crate::options::{Settings, Unused};
@@ -19,16 +20,18 @@ struct Card {
 
 impl Card {
     fn new(parameters: &[Parameter], settings: &Settings, hook: &dyn CommHook) -> Self {
-        let Settings { caps, unused, is_static, reduce_as } = settings;
+        let Settings { caps, unused, is_static, is_delayed, rules } = settings;
         let unused = match unused {
             Unused::Average => "averaged",
             Unused::Refuse => "refused",
         };
         let settings = [
-            ("sizes of buckets", format!("{:?}", caps.bytes())),
+            ("sizes of buckets", sizes(caps)),
             ("unused parameters", unused.to_owned()),
             ("static graph", is_static.to_string()),
-            ("dtype of reduction", reduce_as.map_or("their own", Dtype::name).to_owned()),
+            ("delay until backward ends", is_delayed.to_string()),
+            ("dtype of reduction", rules.dtype.map_or("their own", Dtype::name).to_owned()),
+            ("adopted from (bytes)", rules.adopt.map_or("never".to_owned(), |it| it.to_string())),
             ("communication hook", hook.name().to_owned()),
         ];
         let settings = settings.into_iter().map(|(name, value)| (name.to_owned(), value));
@@ -79,15 +82,24 @@ pub(crate) fn agree(
 
 /// Everyone's cards. One that cannot be read is `None`.
 fn exchange(group: &Group, bytes: &[u8]) -> Result<Vec<Option<Card>>> {
+    let all = gather(group, bytes)?;
+    Ok(all.iter().map(|bytes| postcard::from_bytes(bytes).ok()).collect())
+}
+
+/// What every rank has to say, which may be of different lengths.
+pub(crate) fn gather(group: &Group, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
     let mut lengths = vec![0_u64; group.world()];
     group.all_gather(&[bytes.len() as u64], &mut lengths)?;
     let longest = lengths.iter().copied().max().unwrap_or(0) as usize;
+    if longest == 0 {
+        return Ok(vec![Vec::new(); group.world()]);
+    }
     let mut mine = bytes.to_vec();
     mine.resize(longest, 0);
     let mut all = vec![0; longest * group.world()];
     group.all_gather(&mine, &mut all)?;
-    let cards = all.chunks(longest.max(1)).zip(&lengths);
-    Ok(cards.map(|(bytes, &len)| postcard::from_bytes(&bytes[..len as usize]).ok()).collect())
+    let all = all.chunks(longest).zip(&lengths);
+    Ok(all.map(|(bytes, &len)| bytes[..len as usize].to_vec()).collect())
 }
 
 /// Holds every rank's card against the first one.
@@ -113,9 +125,15 @@ fn compare(cards: &[Option<Card>]) -> String {
     text
 }
 
+fn sizes(caps: &Caps) -> String {
+    let by_measuring = if caps.are_guessed() { ", then by measuring" } else { "" };
+    format!("{:?}{by_measuring}", caps.bytes())
+}
+
 fn in_words(parameter: &Parameter) -> String {
     let (name, dtype, shape) = (parameter.name(), parameter.dtype(), parameter.shape());
-    format!("{name:?}, {dtype} {shape:?} with strides {:?}", parameter.strides())
+    let by_rows = if parameter.is_sparse() { ", by rows" } else { "" };
+    format!("{name:?}, {dtype} {shape:?} with strides {:?}{by_rows}", parameter.strides())
 }
 
 const SHOWN: usize = 20;

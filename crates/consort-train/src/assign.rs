@@ -24,7 +24,19 @@ use crate::parameter::Parameter;
 /// # Ok::<(), consort_train::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Caps(Vec<usize>);
+pub struct Caps {
+    sizes: Vec<usize>,
+    origin: Origin,
+}
+
+/// Where sizes come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    Said,
+    /// They are to be replaced by better ones that are found by measuring.
+    Guessed,
+    Measured,
+}
 
 impl Caps {
     /// The same for all buckets.
@@ -46,39 +58,67 @@ impl Caps {
                 "buckets of {caps:?} bytes: give at least one size, and none of 0"
             )));
         }
-        Ok(Self(caps))
+        Ok(Self { sizes: caps, origin: Origin::Said })
+    }
+
+    /// Those of [`default`](Self::default) at first, and better ones after some passes: the ranks measure
+    /// how long the group takes for how many bytes, look at when gradients come, and take the sizes with
+    /// which the last bucket would have come back first. [`Stats`](crate::Stats) tells what was found.
+    pub fn auto() -> Self {
+        Self { origin: Origin::Guessed, ..Self::default() }
     }
 
     /// The sizes.
     pub fn bytes(&self) -> &[usize] {
-        &self.0
+        &self.sizes
+    }
+
+    /// Whether they are to be found by measuring.
+    pub(crate) fn are_guessed(&self) -> bool {
+        self.origin == Origin::Guessed
+    }
+
+    /// Whether they were found by measuring.
+    pub(crate) fn are_measured(&self) -> bool {
+        self.origin == Origin::Measured
+    }
+
+    /// The same, found by measuring.
+    pub(crate) fn measured(self) -> Self {
+        Self { origin: Origin::Measured, ..self }
     }
 
     fn of_bucket(&self, number: usize) -> usize {
-        self.0[number.min(self.0.len() - 1)]
+        self.sizes[number.min(self.sizes.len() - 1)]
     }
 }
 
 impl Default for Caps {
     fn default() -> Self {
-        Self(vec![FIRST, GENERAL])
+        Self { sizes: vec![FIRST, GENERAL], origin: Origin::Said }
     }
 }
 
 /// Puts parameters into buckets in the order in which their gradients come. The buckets are in the order
-/// in which they become complete, if gradients come so.
+/// in which they become complete, if gradients come so. A parameter for which `is_alone` has a bucket of
+/// its own, which is none of those that the sizes are for.
 ///
 /// It depends on nothing but its arguments: ranks with the same ones have the same buckets.
 pub(crate) fn assign(
     parameters: &[Parameter],
     order: impl IntoIterator<Item = usize>,
     caps: &Caps,
+    is_alone: impl Fn(&Parameter) -> bool,
 ) -> Vec<Vec<usize>> {
     let mut open: BTreeMap<u8, Open> = BTreeMap::new();
     // With the place in the order at which it became complete.
     let mut buckets: Vec<(usize, Vec<usize>)> = Vec::new();
     for (place, index) in order.into_iter().enumerate() {
         let parameter = &parameters[index];
+        if is_alone(parameter) {
+            buckets.push((place, vec![index]));
+            continue;
+        }
         let open = open.entry(key(parameter.dtype())).or_default();
         open.members.push(index);
         open.bytes += parameter.bytes();
@@ -134,7 +174,7 @@ mod tests {
     #[test]
     fn the_first_bucket_is_small_and_holds_what_comes_first() {
         let parameters = layers(10);
-        let buckets = assign(&parameters, (0..20).rev(), &Caps::default());
+        let buckets = assign(&parameters, (0..20).rev(), &Caps::default(), |_| false);
         assert_eq!(sizes(&parameters, &buckets), [1_050_624, 9_455_616]);
         assert_eq!(buckets[0], [19, 18]);
         assert_eq!(buckets[1], (0..18).rev().collect::<Vec<_>>());
@@ -144,7 +184,7 @@ mod tests {
     fn every_bucket_has_its_own_size_and_the_last_holds_for_the_rest() {
         let parameters = layers(10);
         let caps = Caps::list([1 << 20, 2 << 20, 4 << 20]).unwrap();
-        let buckets = assign(&parameters, (0..20).rev(), &caps);
+        let buckets = assign(&parameters, (0..20).rev(), &caps, |_| false);
         assert_eq!(sizes(&parameters, &buckets), [1_050_624, 2_101_248, 4_202_496, 3_151_872]);
     }
 
@@ -158,10 +198,20 @@ mod tests {
             of("d", Dtype::F32),
             of("e", Dtype::Bf16),
         ];
-        let buckets = assign(&parameters, 0..5, &Caps::default());
+        let buckets = assign(&parameters, 0..5, &Caps::default(), |_| false);
         assert_eq!(buckets, [vec![2], vec![0, 3], vec![1, 4]]);
-        let each = assign(&parameters, 0..5, &Caps::of(1).unwrap());
+        let each = assign(&parameters, 0..5, &Caps::of(1).unwrap(), |_| false);
         assert_eq!(each, [[0], [1], [2], [3], [4]]);
+    }
+
+    #[test]
+    fn who_travels_alone_leaves_the_sizes_of_the_others_as_they_are() {
+        let parameters = layers(10);
+        let weights = |parameter: &Parameter| parameter.name() == "9.weight";
+        let buckets = assign(&parameters, (0..20).rev(), &Caps::default(), weights);
+        assert_eq!(buckets[0], [18]);
+        assert_eq!(buckets[1], [19, 17, 16]);
+        assert_eq!(buckets[2], (0..16).rev().collect::<Vec<_>>());
     }
 
     proptest! {
@@ -178,7 +228,7 @@ mod tests {
             let mut order: Vec<usize> = (0..parameters.len()).collect();
             order.sort_by_key(|&at| (at as u64).wrapping_mul(seed | 1));
             let caps = Caps::list(caps).unwrap();
-            let buckets = assign(&parameters, order.iter().copied(), &caps);
+            let buckets = assign(&parameters, order.iter().copied(), &caps, |_| false);
             let mut all: Vec<usize> = buckets.iter().flatten().copied().collect();
             all.sort_unstable();
             prop_assert_eq!(all, (0..parameters.len()).collect::<Vec<_>>());

@@ -4,10 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use consort::symm::Plain;
-use consort::{Call, Dtype, Lists, OwnedCall, ReduceOp, Target};
+use consort::{Call, Dtype, Group, Lists, OwnedCall, ReduceOp, Target};
 
 use crate::error::{Error, Result};
-use crate::memory::{LINE, Memory};
+use crate::memory::{Given, LINE, Memory};
 use crate::parameter::Parameter;
 
 /// The gradients of some parameters of one dtype, one after the other, each beginning with a cache line.
@@ -29,6 +29,8 @@ pub(crate) struct Plan {
     pub(crate) dtype: Dtype,
     pub(crate) parts: Vec<Part>,
     bytes: usize,
+    /// Whether it has one gradient, whose memory may be the engine's.
+    is_adopted: bool,
 }
 
 /// Where a parameter's gradient is.
@@ -64,7 +66,15 @@ impl Plan {
             Part { index, parameter: parameter.clone(), at }
         };
         let parts = members.map(place).collect();
-        Self { index, count, dtype, parts, bytes }
+        Self { index, count, dtype, parts, bytes, is_adopted: false }
+    }
+
+    /// The same for one parameter whose gradient is sent from where the engine has it.
+    pub(crate) fn adopted(mut self) -> Self {
+        debug_assert_eq!(self.parts.len(), 1, "memory has one gradient");
+        self.bytes = self.parts[0].parameter.len() * self.dtype.size();
+        self.is_adopted = true;
+        self
     }
 
     fn range(&self, part: &Part) -> Range<usize> {
@@ -92,7 +102,17 @@ pub struct Gradient<'a> {
 
 impl Bucket {
     pub(crate) fn new(plan: Arc<Plan>) -> Self {
-        Self { memory: Memory::new(plan.bytes), plan }
+        let memory =
+            if plan.is_adopted { Memory::none(plan.bytes) } else { Memory::new(plan.bytes) };
+        Self { plan, memory }
+    }
+
+    /// The same, in memory that all ranks of the group reach if they can. Every rank has to call it.
+    pub(crate) fn shared(plan: Arc<Plan>, group: &Group) -> Result<Self> {
+        if plan.is_adopted {
+            return Ok(Self::new(plan));
+        }
+        Ok(Self { memory: Memory::shared(plan.bytes, group)?, plan })
     }
 
     /// Its number: buckets travel in this order.
@@ -167,6 +187,30 @@ impl Bucket {
 
     pub(crate) fn plan(&self) -> &Arc<Plan> {
         &self.plan
+    }
+
+    /// Makes room for all of it, if there is none because it was to be given.
+    pub(crate) fn ensure(&mut self) {
+        self.memory.ensure();
+    }
+
+    /// Takes the memory of its one gradient, if it may be the engine's; or gives it back.
+    pub(crate) fn adopt<M: Given>(&mut self, memory: M) -> Result<(), M> {
+        if !self.plan.is_adopted || memory.bytes().len() != self.memory.len() {
+            return Err(memory);
+        }
+        self.memory.adopt(Box::new(memory));
+        Ok(())
+    }
+
+    /// The memory of its one gradient, if the engine gave it, and it is of this type.
+    pub(crate) fn give_back<M: Given>(&mut self) -> Option<M> {
+        self.memory.take()
+    }
+
+    /// How many bytes there are.
+    pub(crate) fn size(&self) -> usize {
+        self.memory.len()
     }
 
     /// A part of it.

@@ -43,7 +43,7 @@ pub enum Error {
     /// A gradient is not what its parameter says.
     #[error(
         "the gradient of parameter {name:?} is {given} elements of {given_dtype}, and should be \
-         {expected} of {dtype}"
+         {expected} of {dtype}{by_rows}"
     )]
     Gradient {
         /// Whose.
@@ -56,6 +56,8 @@ pub enum Error {
         expected: usize,
         /// Of which dtype.
         dtype: Dtype,
+        /// How it should come, if not as a whole.
+        by_rows: &'static str,
     },
 
     /// A parameter's gradient came a second time in one pass.
@@ -133,6 +135,43 @@ pub enum Error {
         reason: String,
     },
 
+    /// Something could not be done on one rank, so that all have given it up.
+    #[error("rank {rank} cannot {what}: {reason}")]
+    Elsewhere {
+        /// Which.
+        rank: usize,
+        /// What all were to do.
+        what: &'static str,
+        /// Why not.
+        reason: String,
+    },
+
+    /// A parameter was changed, and the model still computes with what it was before.
+    #[error(
+        "parameter {name:?} is not what the model computes with: have DistributedDataParallel::step or          backward_step call the optimizer, or call refresh after parameters were changed by other means"
+    )]
+    Stale {
+        /// The first one.
+        name: String,
+    },
+
+    /// A parameter is not the same on all ranks.
+    #[error(
+        "parameter {name:?} is not the same on all ranks: the same numbers have ranks {}; \
+         DistributedDataParallel::broadcast gives all those of one rank", .camps.join(" / ")
+    )]
+    Diverged {
+        /// The first one.
+        name: String,
+        /// Ranks that have the same numbers, each time.
+        camps: Vec<String>,
+    },
+
+    /// What candle says.
+    #[cfg(feature = "candle")]
+    #[error("{0}")]
+    Candle(Box<candle_core::Error>),
+
     /// An earlier failure has left the reducer without its memory.
     #[error(
         "this reducer has failed before ({first}): give it the group of those that are left with \
@@ -156,8 +195,12 @@ impl Error {
             | Self::Over { .. }
             | Self::Pending { .. }
             | Self::Unused { .. }
-            | Self::Changed { .. } => ErrorKind::Mistake,
-            Self::Differs { .. } => ErrorKind::Mismatch,
+            | Self::Changed { .. }
+            | Self::Elsewhere { .. }
+            | Self::Stale { .. } => ErrorKind::Mistake,
+            #[cfg(feature = "candle")]
+            Self::Candle(_) => ErrorKind::Mistake,
+            Self::Differs { .. } | Self::Diverged { .. } => ErrorKind::Mismatch,
             Self::Hook { .. } | Self::Failed { .. } => ErrorKind::Aborted,
         }
     }

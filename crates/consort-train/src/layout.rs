@@ -2,13 +2,15 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use consort::{Dtype, ReduceOp, Target};
+use consort::{Dtype, Group, ReduceOp, Target};
 use consort_sys::reduce::Kernel;
 
-use crate::bucket::{Bucket, Plan};
+use crate::bucket::{Bucket, Gradient, Plan};
 use crate::convert::convert;
 use crate::error::Result;
+use crate::memory::Given;
 use crate::parameter::Parameter;
+use crate::rows::{Part, Rows, Shape};
 
 /// All buckets, and what is in them.
 #[derive(Debug)]
@@ -17,37 +19,110 @@ pub(crate) struct Layout {
     members: Vec<Vec<usize>>,
     /// Where each parameter's gradient is: bucket, and place in it.
     seats: Vec<(usize, usize)>,
+    /// How many bytes each bucket has when it is empty: 0 for rows.
+    bytes: Vec<usize>,
     slots: Vec<Mutex<Slot>>,
+}
+
+/// What travels as one.
+#[derive(Debug)]
+pub(crate) enum Parcel {
+    /// The gradients of some parameters.
+    Dense(Bucket),
+    /// Some rows of the gradient of one parameter.
+    Rows(Rows),
 }
 
 /// A bucket's memory, while it is here.
 #[derive(Debug)]
 struct Slot {
-    bucket: Option<Bucket>,
+    parcel: Option<Parcel>,
     /// Which parts hold something of this pass, or of those since the last that was reduced.
     is_filled: Vec<bool>,
 }
 
+impl Parcel {
+    /// How many bytes it has.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Dense(bucket) => bucket.size(),
+            Self::Rows(rows) => rows.bytes(),
+        }
+    }
+
+    /// The gradients in it, unless they are rows.
+    pub(crate) fn gradients(&self) -> impl Iterator<Item = Gradient<'_>> {
+        let bucket = match self {
+            Self::Dense(bucket) => Some(bucket),
+            Self::Rows(_) => None,
+        };
+        bucket.into_iter().flat_map(Bucket::gradients)
+    }
+
+    /// An empty one for some parameters.
+    fn new(
+        place: (usize, usize),
+        members: &[usize],
+        parameters: &[Parameter],
+        (rules, group): (&Rules, &Group),
+    ) -> Result<Self> {
+        let first = &parameters[members[0]];
+        let dtype = rules.dtype.unwrap_or(first.dtype());
+        if first.is_sparse() {
+            return Ok(Self::Rows(Rows::none(Shape::of(first, dtype))));
+        }
+        let plan = Plan::new(place, dtype, members, parameters);
+        let plan = if rules.is_adopted(first) { plan.adopted() } else { plan };
+        Ok(Self::Dense(Bucket::shared(Arc::new(plan), group)?))
+    }
+}
+
+/// How gradients are kept.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rules {
+    /// As numbers of this dtype, whatever they are.
+    pub(crate) dtype: Option<Dtype>,
+    /// Those of so many bytes and more are sent from where the engine has them.
+    pub(crate) adopt: Option<usize>,
+}
+
+impl Rules {
+    /// Whether a parameter has a bucket of its own.
+    pub(crate) fn is_alone(&self, parameter: &Parameter) -> bool {
+        parameter.is_sparse() || self.is_adopted(parameter)
+    }
+
+    /// Whether its gradient is sent from where the engine has it.
+    pub(crate) fn is_adopted(&self, parameter: &Parameter) -> bool {
+        let is_large = self.adopt.is_some_and(|least| parameter.bytes() >= least);
+        is_large && !parameter.is_sparse() && self.dtype.is_none_or(|it| it == parameter.dtype())
+    }
+}
+
 impl Layout {
-    /// With memory for gradients that are reduced as numbers of `dtype`, or as what they are.
+    /// With memory for all gradients. Every rank of the group has to call it.
+    ///
+    /// # Errors
+    /// Why the group has ended, if it has.
     pub(crate) fn new(
         parameters: &[Parameter],
         members: Vec<Vec<usize>>,
-        dtype: Option<Dtype>,
-    ) -> Self {
+        rules: &Rules,
+        group: &Group,
+    ) -> Result<Self> {
         let mut seats = vec![(0, 0); parameters.len()];
         let count = members.len();
-        let slot = |(index, bucket): (usize, &Vec<usize>)| {
+        let (mut bytes, mut slots) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        for (index, bucket) in members.iter().enumerate() {
             for (place, &parameter) in bucket.iter().enumerate() {
                 seats[parameter] = (index, place);
             }
-            let dtype = dtype.unwrap_or(parameters[bucket[0]].dtype());
-            let plan = Plan::new((index, count), dtype, bucket, parameters);
+            let parcel = Parcel::new((index, count), bucket, parameters, (rules, group))?;
+            bytes.push(parcel.bytes());
             let is_filled = vec![false; bucket.len()];
-            Mutex::new(Slot { bucket: Some(Bucket::new(Arc::new(plan))), is_filled })
-        };
-        let slots = members.iter().enumerate().map(slot).collect();
-        Self { members, seats, slots }
+            slots.push(Mutex::new(Slot { parcel: Some(parcel), is_filled }));
+        }
+        Ok(Self { members, seats, bytes, slots })
     }
 
     /// The parameters in each bucket.
@@ -55,29 +130,54 @@ impl Layout {
         &self.members
     }
 
+    /// How many bytes each bucket has; 0 if it is for rows.
+    pub(crate) fn bytes(&self) -> &[usize] {
+        &self.bytes
+    }
+
     /// Puts a gradient into its bucket, or adds it to what is there of this parameter.
     pub(crate) fn fill(&self, index: usize, dtype: Dtype, gradient: &[u8]) -> Result<()> {
-        let (bucket, place) = self.seats[index];
+        self.with_bucket(index, |bucket, place, was_filled| {
+            put((dtype, gradient), (bucket, place), was_filled)
+        })
+    }
+
+    /// Lets somebody write a gradient where it travels, as numbers of the bucket's dtype. What is there
+    /// already is told; a first gradient replaces what is left of another pass.
+    pub(crate) fn write(
+        &self,
+        index: usize,
+        write: impl FnOnce(&mut [u8], bool) -> Result<()>,
+    ) -> Result<()> {
+        self.with_bucket(index, |bucket, place, was_filled| {
+            bucket.ensure();
+            write(bucket.part_mut(place), was_filled)
+        })
+    }
+
+    /// Takes a gradient with its memory, if it is to be sent from there; copies it otherwise.
+    pub(crate) fn adopt<M: Given>(&self, index: usize, dtype: Dtype, memory: M) -> Result<()> {
+        self.with_bucket(index, |bucket, place, was_filled| {
+            let memory = match was_filled {
+                true => memory,
+                false => match bucket.adopt(memory) {
+                    Ok(()) => return Ok(()),
+                    Err(memory) => memory,
+                },
+            };
+            put((dtype, memory.bytes()), (bucket, place), was_filled)
+        })
+    }
+
+    /// Adds rows of a gradient.
+    pub(crate) fn add_rows(&self, index: usize, part: Part<'_>) -> Result<()> {
+        let (bucket, _) = self.seats[index];
         let mut slot = self.slot(bucket);
-        let Slot { bucket, is_filled } = &mut *slot;
-        let bucket = bucket.as_mut().expect("it is not launched before all have come");
-        let target = bucket.dtype();
-        if !std::mem::replace(&mut is_filled[place], true) {
-            return convert((dtype, gradient), (target, bucket.part_mut(place)));
-        }
-        let converted;
-        let gradient = if dtype == target {
-            gradient
-        } else {
-            let mut there = vec![0_u64; bucket.part(place).len().div_ceil(size_of::<u64>())];
-            let bytes = &mut bytemuck::cast_slice_mut(&mut there)[..bucket.part(place).len()];
-            convert((dtype, gradient), (target, bytes))?;
-            converted = there;
-            &bytemuck::cast_slice(&converted)[..bucket.part(place).len()]
+        let Slot { parcel: Some(Parcel::Rows(rows)), is_filled } = &mut *slot else {
+            unreachable!("gradients of parameters that are sparse come by rows");
         };
-        let sum = Kernel::new(target, ReduceOp::Sum, 2).map_err(consort::Error::from)?;
-        let there = Target::from(bucket.part_mut(place));
-        sum.reduce(&[there], &[there.into(), gradient.into()]);
+        *rows = Rows::merge(rows.shape(), &[rows.part(), part])?;
+        is_filled[0] = true;
         Ok(())
     }
 
@@ -86,40 +186,58 @@ impl Layout {
         let (bucket, place) = self.seats[index];
         let mut slot = self.slot(bucket);
         let is_filled = slot.is_filled[place];
-        if !is_filled && let Some(bucket) = &mut slot.bucket {
+        if !is_filled && let Some(Parcel::Dense(bucket)) = &mut slot.parcel {
+            bucket.ensure();
             bucket.part_mut(place).fill(0);
         }
         is_filled
     }
 
-    /// Takes over what was added up in other buckets of the same parameters.
-    pub(crate) fn adopt(&self, other: &Self) {
+    /// Takes over what was added up in other buckets of the same parameters, and makes these empty.
+    pub(crate) fn take_over(&self, other: &Self) {
         for (&(bucket, place), &(theirs, there)) in self.seats.iter().zip(&other.seats) {
-            let (mut slot, other) = (self.slot(bucket), other.slot(theirs));
+            let (mut slot, mut other) = (self.slot(bucket), other.slot(theirs));
             slot.is_filled[place] = other.is_filled[there];
-            if other.is_filled[there]
-                && let (Some(new), Some(old)) = (&mut slot.bucket, &other.bucket)
-            {
-                new.part_mut(place).copy_from_slice(old.part(there));
+            if !other.is_filled[there] {
+                continue;
+            }
+            match (&mut slot.parcel, &mut other.parcel) {
+                (Some(Parcel::Dense(new)), Some(Parcel::Dense(old))) => {
+                    new.ensure();
+                    new.part_mut(place).copy_from_slice(old.part(there));
+                }
+                (Some(Parcel::Rows(new)), Some(Parcel::Rows(old))) => std::mem::swap(new, old),
+                _ => {}
             }
         }
     }
 
     /// Takes a bucket out.
-    pub(crate) fn take(&self, bucket: usize) -> Option<Bucket> {
-        self.slot(bucket).bucket.take()
+    pub(crate) fn take(&self, bucket: usize) -> Option<Parcel> {
+        self.slot(bucket).parcel.take()
     }
 
-    /// Puts a bucket back, in which nothing is then.
-    pub(crate) fn put(&self, bucket: Bucket) {
-        let mut slot = self.slot(bucket.index());
-        slot.is_filled.fill(false);
-        slot.bucket = Some(bucket);
+    /// Puts buckets back, in which nothing is then.
+    pub(crate) fn put(&self, parcels: impl IntoIterator<Item = Parcel>) {
+        for (index, parcel) in parcels.into_iter().enumerate() {
+            let mut slot = self.slot(index);
+            slot.is_filled.fill(false);
+            slot.parcel = Some(match parcel {
+                Parcel::Dense(bucket) => Parcel::Dense(bucket),
+                Parcel::Rows(rows) => Parcel::Rows(Rows::none(rows.shape())),
+            });
+        }
     }
 
     /// Forgets what was added up.
     pub(crate) fn clear(&self) {
-        self.slots.iter().for_each(|slot| lock(slot).is_filled.fill(false));
+        for slot in &self.slots {
+            let mut slot = lock(slot);
+            slot.is_filled.fill(false);
+            if let Some(Parcel::Rows(rows)) = &mut slot.parcel {
+                *rows = Rows::none(rows.shape());
+            }
+        }
     }
 
     /// Where a parameter's gradient is.
@@ -127,9 +245,58 @@ impl Layout {
         self.seats[index]
     }
 
+    /// Does something with a parameter's bucket, its place there, and whether something of it was there
+    /// already.
+    fn with_bucket<R>(
+        &self,
+        index: usize,
+        act: impl FnOnce(&mut Bucket, usize, bool) -> Result<R>,
+    ) -> Result<R> {
+        let (bucket, place) = self.seats[index];
+        let mut slot = self.slot(bucket);
+        let Slot { parcel: Some(Parcel::Dense(bucket)), is_filled } = &mut *slot else {
+            unreachable!("it is not launched before all have come, and only rows come by rows");
+        };
+        let done = act(bucket, place, is_filled[place])?;
+        is_filled[place] = true;
+        Ok(done)
+    }
+
     fn slot(&self, bucket: usize) -> MutexGuard<'_, Slot> {
         lock(&self.slots[bucket])
     }
+}
+
+/// Copies a gradient to its place, or adds it to what is there.
+fn put(
+    (dtype, gradient): (Dtype, &[u8]),
+    (bucket, place): (&mut Bucket, usize),
+    was_filled: bool,
+) -> Result<()> {
+    bucket.ensure();
+    match was_filled {
+        true => add((dtype, gradient), bucket, place),
+        false => convert((dtype, gradient), (bucket.dtype(), bucket.part_mut(place))),
+    }
+}
+
+/// Adds a gradient to what is there.
+fn add((dtype, gradient): (Dtype, &[u8]), bucket: &mut Bucket, place: usize) -> Result<()> {
+    let target = bucket.dtype();
+    let len = bucket.part(place).len();
+    let converted;
+    let gradient = if dtype == target {
+        gradient
+    } else {
+        let mut numbers = vec![0_u64; len.div_ceil(size_of::<u64>())];
+        convert((dtype, gradient), (target, &mut bytemuck::cast_slice_mut(&mut numbers)[..len]))?;
+        converted = numbers;
+        &bytemuck::cast_slice(&converted)[..len]
+    };
+    let sum = Kernel::new(target, ReduceOp::Sum, 2).map_err(consort::Error::from)?;
+    let there = Target::from(bucket.part_mut(place));
+    sum.reduce(&[there], &[there.into(), gradient.into()]);
+    Ok(())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -26,26 +26,80 @@
 //!
 //! # Where to start
 //!
-//! [`Reducer`] is for those who have an engine of their own.
+//! With candle, by `consort_train::candle` (feature `candle`): a training loop for one process becomes one
+//! for many by four lines. [`Reducer`] is for those who have an engine of their own; it is told three
+//! things, that a backward pass begins, that a gradient is there, and that the pass ends:
+//!
+//! ```
+//! use consort::Dtype;
+//! use consort_train::{Options, Parameter, Reducer};
+//!
+//! // A line through points: y = slope * x + height. Every rank has points of its own.
+//! # let group = consort::Builder::new().rank(0).world(1).init()?;
+//! # #[cfg(any())]
+//! let group = consort::init()?;
+//! let (mut slope, mut height) = (0.0_f32, 0.0_f32);
+//! let one = |name| Parameter::new(name, Dtype::F32, &[1]);
+//! let reducer = Reducer::new(&group, vec![one("slope"), one("height")], Options::new())?;
+//! for step in 0..500 {
+//!     let x = (step * 7 + group.rank().index() * 3) as f32 % 10.0 / 10.0;
+//!     let error = slope * x + height - (2.0 * x + 1.0);
+//!
+//!     let pass = reducer.begin()?;
+//!     pass.ready(1, &[2.0 * error])?; // the gradient of the squared error by the height …
+//!     pass.ready(0, &[2.0 * error * x])?; // … and by the slope
+//!     let averages = pass.finish()?;
+//!
+//!     slope -= 0.3 * averages.gradient::<f32>(0)?.expect("it came")[0];
+//!     height -= 0.3 * averages.gradient::<f32>(1)?.expect("it came")[0];
+//! }
+//! assert!((slope - 2.0).abs() < 0.05 && (height - 1.0).abs() < 0.05, "{slope} {height}");
+//! # Ok::<(), consort_train::Error>(())
+//! ```
+//!
+//! # What else happens in real training
+//!
+//! | | |
+//! |---|---|
+//! | ranks begin with different parameters | [`broadcast`] gives all those of one rank |
+//! | ranks have different models, or options | an error on every rank that shows both ([`Error::Differs`]) |
+//! | a batch is too large for the memory | several [local passes](Reducer::begin_local), then one that is averaged |
+//! | a parameter has no part in the loss, here or anywhere | [`Unused`]: averaged with zeroes, left alone, or refused by name |
+//! | a gradient comes in several parts | [`Options::static_graph`] |
+//! | backward makes calls of the group itself | [`Options::delay`] |
+//! | a table of which each batch touches some rows | [`Parameter::sparse`] |
+//! | ranks have different numbers of batches | [`Reducer::join`] |
+//! | gradients of 16 bits lose too much when they are added | [`Options::reduce_as`] |
+//! | the network is slow | hooks that send less, compared in [`CommHook`]; [`Noop`] shows what there is to gain |
+//! | the network between hosts is slower still | [`PostLocalSgd`], and [`PeriodicAverager`] or [`HierarchicalAverager`] |
+//! | the optimizer could begin before all gradients are there | [`Pass::finish_with`] |
+//! | the engine can compute into other memory, or give its own away | [`Pass::ready_with`], [`Pass::ready_owned`] |
+//! | buckets are too small, or too large | [`Caps`], by hand or by measuring |
+//! | a rank dies | an error that names it; [`Reducer::set_group`] goes on with the others |
+//! | where does the time go | [`Reducer::times`], [`Reducer::stats`] |
 #![forbid(unsafe_code)]
 
 mod agreement;
 mod assign;
 mod averager;
 mod bucket;
+#[cfg(feature = "candle")]
+pub mod candle;
 mod convert;
 mod error;
 mod hook;
+mod join;
 mod layout;
-mod ledger;
 mod memory;
 mod options;
 mod parameter;
 mod pass;
 mod reduced;
 mod reducer;
-mod state;
+mod rows;
+mod stats;
 mod sync;
+mod times;
 
 pub use assign::Caps;
 pub use averager::{HierarchicalAverager, PeriodicAverager, average};
@@ -54,9 +108,12 @@ pub use error::{Error, Result};
 pub use hook::{
     Average, Cast, CommHook, CompressionStats, Int8, Noop, Pending, PostLocalSgd, PowerSgd, Round,
 };
+pub use join::{Join, Joined, Uneven};
 pub use options::{Options, Unused};
 pub use parameter::Parameter;
 pub use pass::Pass;
 pub use reduced::Reduced;
 pub use reducer::Reducer;
+pub use stats::{Means, Stats, Value};
 pub use sync::broadcast;
+pub use times::{BucketTimes, PassTimes};

@@ -1,47 +1,141 @@
-//! Memory for gradients, which begins with a cache line.
+//! Memory for gradients.
 
-use bytemuck::{Pod, Zeroable};
+mod given;
+mod lines;
 
-/// Bytes that begin with a cache line, zero at first.
+use std::any::Any;
+
+use consort::Group;
+use consort::symm::Kept;
+
+pub(crate) use self::given::Given;
+pub(crate) use self::lines::LINE;
+use self::lines::Lines;
+use crate::error::Result;
+
+/// So many bytes of gradients, wherever they are.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    lines: Vec<Line>,
     len: usize,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// Nowhere yet.
+    None,
+    /// In memory of this process that begins with a cache line.
+    Private(Lines),
+    /// Where all ranks of the host reach them.
+    Shared(Kept<u8>),
+    /// Where the engine has computed them: it has given its memory away.
+    Given(Box<dyn Given>),
 }
 
 impl Memory {
+    /// With room for so many bytes, zero at first.
     pub(crate) fn new(len: usize) -> Self {
-        Self { lines: vec![Line::zeroed(); len.div_ceil(LINE)], len }
+        Self { len, place: Place::Private(Lines::new(len)) }
     }
 
+    /// The same, where all ranks of a group reach each other's, if they share memory and there is enough
+    /// of it: calls work on it where it is. Every rank has to call it.
+    ///
+    /// # Errors
+    /// Why the group has ended, if it has.
+    pub(crate) fn shared(len: usize, group: &Group) -> Result<Self> {
+        if len == 0 || group.world() == 1 || !group.shares_memory() {
+            return Ok(Self::new(len));
+        }
+        match group.symmetric::<u8>(len) {
+            Ok(memory) => Ok(Self { len, place: Place::Shared(memory.keep()?) }),
+            // On every rank, when one of them has no memory left.
+            Err(consort::Error::Asymmetric { .. }) => Ok(Self::new(len)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whose room is made when it is [needed](Self::ensure), or [given](Self::adopt).
+    pub(crate) fn none(len: usize) -> Self {
+        Self { len, place: Place::None }
+    }
+
+    /// Makes room, if there is none.
+    pub(crate) fn ensure(&mut self) {
+        if let Place::None = self.place {
+            self.place = Place::Private(Lines::new(self.len));
+        }
+    }
+
+    /// Takes memory in place of what there was.
+    pub(crate) fn adopt(&mut self, memory: Box<dyn Given>) {
+        debug_assert_eq!(memory.bytes().len(), self.len, "it is the gradient's");
+        self.place = Place::Given(memory);
+    }
+
+    /// Gives back what was given, if it is of this type.
+    pub(crate) fn take<M: Given + 'static>(&mut self) -> Option<M> {
+        let is_it = |memory: &dyn Given| (memory as &dyn Any).is::<M>();
+        if !matches!(&self.place, Place::Given(memory) if is_it(&**memory)) {
+            return None;
+        }
+        let Place::Given(memory) = std::mem::replace(&mut self.place, Place::None) else {
+            return None;
+        };
+        let memory: Box<dyn Any> = memory;
+        memory.downcast::<M>().ok().map(|memory| *memory)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// None, if there is no room yet.
     pub(crate) fn bytes(&self) -> &[u8] {
-        &bytemuck::cast_slice(&self.lines)[..self.len]
+        match &self.place {
+            Place::None => &[],
+            Place::Private(lines) => &lines.bytes()[..self.len],
+            Place::Shared(window) => window,
+            Place::Given(memory) => memory.bytes(),
+        }
     }
 
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.len]
+        self.ensure();
+        match &mut self.place {
+            Place::None => &mut [],
+            Place::Private(lines) => &mut lines.bytes_mut()[..self.len],
+            Place::Shared(window) => window,
+            Place::Given(memory) => memory.bytes_mut(),
+        }
     }
 }
-
-/// What a processor fetches at a time.
-pub(crate) const LINE: usize = 64;
-
-#[repr(C, align(64))]
-#[derive(Clone, Copy, Debug, Zeroable, Pod)]
-struct Line([u8; LINE]);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn memory_begins_with_a_line_and_is_as_long_as_asked_for() {
+    fn memory_is_as_long_as_asked_for_once_it_is_needed() {
         for len in [0, 1, 64, 65, 1000] {
-            let mut memory = Memory::new(len);
-            assert_eq!(memory.bytes().len(), len);
-            assert!(memory.bytes().as_ptr().addr().is_multiple_of(LINE));
+            let mut memory = Memory::none(len);
+            assert!(memory.bytes().is_empty());
             memory.bytes_mut().fill(7);
+            assert_eq!((memory.len(), memory.bytes().len()), (len, len));
             assert!(memory.bytes().iter().all(|byte| *byte == 7));
         }
+    }
+
+    #[test]
+    fn what_was_given_comes_back_as_it_was_and_only_as_that() {
+        let numbers = vec![1.0_f32, 2.0, 3.0];
+        let at = numbers.as_ptr();
+        let mut memory = Memory::none(12);
+        memory.adopt(Box::new(numbers));
+        assert_eq!(memory.bytes(), bytemuck::cast_slice::<f32, u8>(&[1.0, 2.0, 3.0]));
+        assert!(memory.take::<Vec<f64>>().is_none());
+        let back = memory.take::<Vec<f32>>().unwrap();
+        assert!(std::ptr::eq(back.as_ptr(), at));
+        assert!(memory.bytes().is_empty() && memory.take::<Vec<f32>>().is_none());
     }
 }

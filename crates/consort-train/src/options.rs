@@ -6,6 +6,7 @@ use consort::Dtype;
 
 use crate::assign::Caps;
 use crate::hook::{Average, CommHook};
+use crate::layout::Rules;
 
 /// How a [`Reducer`](crate::Reducer) works. What is not said is as good for most.
 ///
@@ -27,7 +28,8 @@ pub(crate) struct Settings {
     pub(crate) caps: Caps,
     pub(crate) unused: Unused,
     pub(crate) is_static: bool,
-    pub(crate) reduce_as: Option<Dtype>,
+    pub(crate) is_delayed: bool,
+    pub(crate) rules: Rules,
 }
 
 /// What becomes of a parameter for which no gradient came.
@@ -71,7 +73,29 @@ impl Options {
     /// Keeps and adds up gradients as numbers of this dtype, whatever they are: as `f32` where gradients
     /// of 16 bits would lose too much when they are added.
     pub fn reduce_as(mut self, dtype: Dtype) -> Self {
-        self.settings.reduce_as = Some(dtype);
+        self.settings.rules.dtype = Some(dtype);
+        self
+    }
+
+    /// Sends nothing before backward has ended: for graphs in which backward makes calls of the same group
+    /// itself, in an order that is not known.
+    pub fn delay(mut self) -> Self {
+        self.settings.is_delayed = true;
+        self
+    }
+
+    /// Gives parameters of so many bytes and more a bucket of their own, for an engine that
+    /// [gives away](crate::Pass::ready_owned) the memory of its gradients: they are averaged where they are,
+    /// and nothing is copied.
+    pub fn adopt(mut self, from_bytes: usize) -> Self {
+        self.settings.rules.adopt = Some(from_bytes);
+        self
+    }
+
+    /// The same, as long as nothing else was said.
+    #[cfg(feature = "candle")]
+    pub(crate) fn adopt_unless_said(mut self, from_bytes: usize) -> Self {
+        self.settings.rules.adopt.get_or_insert(from_bytes);
         self
     }
 

@@ -27,13 +27,14 @@ pub struct Parameter {
     dtype: Dtype,
     shape: Vec<usize>,
     strides: Vec<usize>,
+    is_sparse: bool,
 }
 
 impl Parameter {
     /// One whose elements lie row by row.
     pub fn new(name: impl Into<String>, dtype: Dtype, shape: &[usize]) -> Self {
         let strides = row_major(shape);
-        Self { name: name.into(), dtype, shape: shape.to_vec(), strides }
+        Self { name: name.into(), dtype, shape: shape.to_vec(), strides, is_sparse: false }
     }
 
     /// The same with another layout: how many elements apart neighbours in each dimension lie.
@@ -49,6 +50,24 @@ impl Parameter {
             });
         }
         self.strides = strides.to_vec();
+        Ok(self)
+    }
+
+    /// The same, of which a backward pass touches only some rows, which its first dimension counts: the
+    /// table of an embedding. Its gradient is given [by rows](crate::Pass::ready_rows), and only these
+    /// travel.
+    ///
+    /// # Errors
+    /// When it has no rows, or they do not lie one behind the other.
+    pub fn sparse(mut self) -> Result<Self> {
+        if self.shape.is_empty() || self.strides != row_major(&self.shape) {
+            let Self { name, shape, strides, .. } = self;
+            return Err(Error::Argument(format!(
+                "parameter {name:?} of shape {shape:?} with strides {strides:?} has no rows that lie one \
+                 behind the other, so that it cannot have a gradient by rows"
+            )));
+        }
+        self.is_sparse = true;
         Ok(self)
     }
 
@@ -70,6 +89,11 @@ impl Parameter {
     /// How many elements apart neighbours in each dimension lie.
     pub fn strides(&self) -> &[usize] {
         &self.strides
+    }
+
+    /// Whether its gradient comes by rows.
+    pub fn is_sparse(&self) -> bool {
+        self.is_sparse
     }
 
     /// How many elements it has.
@@ -136,6 +160,15 @@ mod tests {
         assert!(is_dense(&[1, 5], &[99, 1]));
         assert!(is_dense(&[0, 5], &[99, 99]));
         assert!(is_dense(&[], &[]));
+    }
+
+    #[test]
+    fn only_what_has_rows_one_behind_the_other_can_be_sparse() {
+        let table = Parameter::new("table", Dtype::F32, &[5, 2]);
+        assert!(table.clone().sparse().unwrap().is_sparse());
+        let error = table.with_strides(&[1, 5]).unwrap().sparse().unwrap_err().to_string();
+        assert!(error.contains("\"table\""), "{error}");
+        assert!(Parameter::new("number", Dtype::F32, &[]).sparse().is_err());
     }
 
     #[test]

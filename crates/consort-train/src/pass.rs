@@ -5,9 +5,11 @@ use std::sync::Arc;
 use consort::symm::Plain;
 use consort::{Dtype, Element};
 
-use crate::bucket::{Bucket, Gradient};
+use crate::bucket::Gradient;
+use crate::convert::convert;
 use crate::error::{Error, Result};
-use crate::layout::Layout;
+use crate::layout::{Layout, Parcel};
+use crate::parameter::Parameter;
 use crate::reduced::Reduced;
 use crate::reducer::Inner;
 
@@ -18,6 +20,8 @@ pub(crate) enum Mode {
     Averaged,
     /// They are added to this rank's.
     Local,
+    /// There are none: others have some, and this rank has to be there.
+    Shadow,
 }
 
 /// A backward pass that has begun. Gradients may come from any thread.
@@ -60,22 +64,121 @@ impl Pass {
     /// # Errors
     /// As [`ready`](Self::ready).
     pub fn ready_bytes(&self, index: usize, dtype: Dtype, gradient: &[u8]) -> Result<()> {
-        let Some(parameter) = self.inner.parameters.get(index) else {
-            let count = self.inner.parameters.len();
-            return Err(Error::Argument(format!("there is no parameter {index} of {count}")));
-        };
-        if dtype != parameter.dtype() || gradient.len() != parameter.bytes() {
-            return Err(Error::Gradient {
-                name: parameter.name().to_owned(),
-                given: gradient.len() / dtype.size(),
-                given_dtype: dtype,
-                expected: parameter.len(),
-                dtype: parameter.dtype(),
-            });
+        self.check(index, dtype, gradient.len())?;
+        self.bring(index, || self.layout.fill(index, dtype, gradient))
+    }
+
+    /// The same, with the gradient's memory: if it is as large as
+    /// [`Options::adopt`](crate::Options::adopt) says, nothing is copied. The averages are there, too, and
+    /// [`Reduced::take`] gives it back.
+    ///
+    /// # Errors
+    /// As [`ready`](Self::ready).
+    pub fn ready_owned<T: Plain>(&self, index: usize, gradient: Vec<T>) -> Result<()> {
+        self.check(index, T::DTYPE, size_of_val(&gradient[..]))?;
+        self.bring(index, || self.layout.adopt(index, T::DTYPE, gradient))
+    }
+
+    /// Lets an engine compute a gradient where it travels, so that nothing is copied: `write` is given the
+    /// memory, and whether a gradient is there to which it has to be added, of a local pass, say. What is
+    /// there otherwise has no meaning. Numbers are of the parameter's dtype, or of that of
+    /// [`Options::reduce_as`](crate::Options::reduce_as).
+    ///
+    /// ```
+    /// # use consort::Dtype;
+    /// # use consort_train::{Options, Parameter, Reducer};
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// # let parameters = vec![Parameter::new("weight", Dtype::F32, &[2])];
+    /// # let reducer = Reducer::new(&group, parameters, Options::new())?;
+    /// let pass = reducer.begin()?;
+    /// pass.ready_with(0, |gradient: &mut [f32], is_there| {
+    ///     assert!(!is_there);
+    ///     gradient.copy_from_slice(&[1.0, 2.0]);
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(pass.finish()?.gradient::<f32>(0)?, Some(&[1.0, 2.0][..]));
+    /// # Ok::<(), consort_train::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`ready`](Self::ready), and that of `write`.
+    pub fn ready_with<T: Plain>(
+        &self,
+        index: usize,
+        write: impl FnOnce(&mut [T], bool) -> Result<()>,
+    ) -> Result<()> {
+        let parameter = self.parameter(index)?;
+        let dtype = self.inner.settings.rules.dtype.unwrap_or(parameter.dtype());
+        if dtype != T::DTYPE || parameter.is_sparse() {
+            return Err(self.misfit(parameter, T::DTYPE, parameter.len()));
         }
-        let is_last = self.inner.take(self.number, index)?;
-        self.layout.fill(index, dtype, gradient)?;
-        if is_last { self.inner.put(self.number, index, &self.layout) } else { Ok(()) }
+        self.bring(index, || {
+            self.layout
+                .write(index, |room, is_there| write(bytemuck::cast_slice_mut(room), is_there))
+        })
+    }
+
+    /// Takes some rows of the gradient of a parameter that is [sparse](Parameter::sparse): their numbers, in
+    /// any order, and their values, one row behind the other. A row that comes more than once is added up.
+    ///
+    /// Every rank gets everybody's rows, so that what travels grows with the number of ranks; unless all
+    /// give the same rows, perhaps with zeroes, as may be known from the inputs: then only sums travel.
+    ///
+    /// ```
+    /// # use consort::Dtype;
+    /// # use consort_train::{Options, Parameter, Reducer};
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let table = Parameter::new("embedding", Dtype::F32, &[1000, 2]).sparse()?;
+    /// let reducer = Reducer::new(&group, vec![table], Options::new())?;
+    /// let pass = reducer.begin()?;
+    /// pass.ready_rows(0, &[7, 3], &[1.0_f32, 2.0, 3.0, 4.0])?;
+    /// let averages = pass.finish()?;
+    /// let (rows, values) = averages.rows::<f32>(0)?.expect("some rank has some");
+    /// assert_eq!((rows, values), (&[3, 7][..], &[3.0, 4.0, 1.0, 2.0][..]));
+    /// # Ok::<(), consort_train::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`ready`](Self::ready); and when there is no such row.
+    pub fn ready_rows<T: Plain>(&self, index: usize, rows: &[u64], values: &[T]) -> Result<()> {
+        self.ready_rows_bytes(index, rows, T::DTYPE, <T as Element>::bytes(values))
+    }
+
+    /// The same, for an engine that knows its types only at run time.
+    ///
+    /// # Errors
+    /// As [`ready_rows`](Self::ready_rows).
+    pub fn ready_rows_bytes(
+        &self,
+        index: usize,
+        rows: &[u64],
+        dtype: Dtype,
+        values: &[u8],
+    ) -> Result<()> {
+        let parameter = self.parameter(index)?;
+        let width: usize = parameter.shape().iter().skip(1).product();
+        let is_whole = values.len() == rows.len() * width * dtype.size();
+        if !parameter.is_sparse() || dtype != parameter.dtype() || !is_whole {
+            return Err(self.misfit(parameter, dtype, values.len() / dtype.size()));
+        }
+        let count = parameter.shape()[0];
+        if let Some(row) = rows.iter().find(|&&row| row >= count as u64) {
+            let name = parameter.name();
+            let what = format!("parameter {name:?} has {count} rows, and no row {row}");
+            return Err(Error::Argument(what));
+        }
+        let target = self.inner.settings.rules.dtype.unwrap_or(dtype);
+        let mut converted = Vec::new();
+        let values = if dtype == target {
+            values
+        } else {
+            let len = rows.len() * width * target.size();
+            converted.resize(len.div_ceil(size_of::<u64>()), 0_u64);
+            let room = &mut bytemuck::cast_slice_mut(&mut converted)[..len];
+            convert((dtype, values), (target, room))?;
+            &bytemuck::cast_slice(&converted)[..len]
+        };
+        self.bring(index, || self.layout.add_rows(index, (rows, values)))
     }
 
     /// Backward has ended: waits for the averages. After a local pass there are none, and nothing is
@@ -89,7 +192,8 @@ impl Pass {
     }
 
     /// The same, with something done as soon as a bucket is there, while others are on their way: an
-    /// optimizer's step, say. `each` is given parameters and their averages.
+    /// optimizer's step, say. `each` is given parameters and their averages; those of
+    /// [sparse](Parameter::sparse) ones are in what comes at the end.
     ///
     /// # Errors
     /// As [`finish`](Self::finish), and that of `each`, which ends the group for all.
@@ -105,7 +209,7 @@ impl Pass {
             inner.break_off(*number, error);
         }
         let (buckets, is_used) = done?;
-        inner.hold(*number);
+        inner.hold(*number, &is_used);
         Ok(Reduced::new(inner.clone(), layout.clone(), *number, buckets, is_used))
     }
 
@@ -113,23 +217,60 @@ impl Pass {
     fn average(
         &self,
         mut each: impl FnMut(usize, &[u8]) -> Result<()>,
-    ) -> Result<(Vec<Bucket>, Vec<bool>)> {
+    ) -> Result<(Vec<Parcel>, Vec<bool>)> {
         let Self { inner, layout, number, .. } = self;
         let mut each = |gradient: Gradient<'_>| {
             let done = each(gradient.index, gradient.bytes);
             done.map_err(|error| inner.give_up(error))
         };
         let (pending, used_here) = inner.close(*number, layout)?;
-        let mut buckets: Vec<Bucket> = Vec::with_capacity(pending.len());
+        let mut parcels: Vec<Parcel> = Vec::with_capacity(pending.len());
         for (index, pending) in pending.into_iter().enumerate() {
-            let bucket = inner.came_back(index, pending.wait())?;
-            bucket.gradients().filter(|it| used_here[it.index]).try_for_each(&mut each)?;
-            buckets.push(bucket);
+            let parcel = inner.came_back((*number, index), pending)?;
+            parcel.gradients().filter(|it| used_here[it.index]).try_for_each(&mut each)?;
+            parcels.push(parcel);
         }
         let is_used = inner.used_anywhere(&used_here)?;
-        let late = buckets.iter().flat_map(Bucket::gradients);
+        let late = parcels.iter().flat_map(Parcel::gradients);
         late.filter(|it| is_used[it.index] && !used_here[it.index]).try_for_each(&mut each)?;
-        Ok((buckets, is_used))
+        Ok((parcels, is_used))
+    }
+
+    /// Whether a gradient that is given with its memory is averaged there.
+    #[cfg(feature = "candle")]
+    pub(crate) fn is_adopted(&self, index: usize) -> bool {
+        let parameter = self.inner.parameters.get(index);
+        parameter.is_some_and(|parameter| self.inner.settings.rules.is_adopted(parameter))
+    }
+
+    /// Notes that a gradient has come, puts it where it belongs, and sends what is complete.
+    fn bring(&self, index: usize, put: impl FnOnce() -> Result<()>) -> Result<()> {
+        let is_last = self.inner.take(self.number, index)?;
+        put()?;
+        if is_last { self.inner.put(self.number, index, &self.layout) } else { Ok(()) }
+    }
+
+    fn parameter(&self, index: usize) -> Result<&Parameter> {
+        self.inner.parameters.get(index).ok_or_else(|| {
+            let count = self.inner.parameters.len();
+            Error::Argument(format!("there is no parameter {index} of {count}"))
+        })
+    }
+
+    /// Whether so many bytes of this dtype can be the gradient of a parameter.
+    fn check(&self, index: usize, dtype: Dtype, bytes: usize) -> Result<()> {
+        let parameter = self.parameter(index)?;
+        if dtype == parameter.dtype() && bytes == parameter.bytes() && !parameter.is_sparse() {
+            return Ok(());
+        }
+        Err(self.misfit(parameter, dtype, bytes / dtype.size()))
+    }
+
+    fn misfit(&self, parameter: &Parameter, given_dtype: Dtype, given: usize) -> Error {
+        let (name, expected, dtype) =
+            (parameter.name().to_owned(), parameter.len(), parameter.dtype());
+        let by_rows = if parameter.is_sparse() { ", by rows (Pass::ready_rows)" } else { "" };
+        Error::Gradient { name, given, given_dtype, expected, dtype, by_rows }
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use consort::Dtype;
 use consort::symm::Plain;
 
 use crate::bucket::Bucket;
 use crate::convert::convert;
 use crate::error::{Error, Result};
-use crate::layout::Layout;
+use crate::layout::{Layout, Parcel};
 use crate::reducer::Inner;
 
 /// The averages of a pass, where they have travelled: nothing is copied. The next pass begins when this
@@ -17,7 +18,7 @@ pub struct Reduced {
     inner: Arc<Inner>,
     layout: Arc<Layout>,
     number: u64,
-    buckets: Vec<Bucket>,
+    parcels: Vec<Parcel>,
     is_used: Vec<bool>,
 }
 
@@ -26,10 +27,10 @@ impl Reduced {
         inner: Arc<Inner>,
         layout: Arc<Layout>,
         number: u64,
-        buckets: Vec<Bucket>,
+        parcels: Vec<Parcel>,
         is_used: Vec<bool>,
     ) -> Self {
-        Self { inner, layout, number, buckets, is_used }
+        Self { inner, layout, number, parcels, is_used }
     }
 
     /// After a pass that was not averaged.
@@ -47,50 +48,115 @@ impl Reduced {
     ///
     /// # Errors
     /// When it is of another dtype: of the parameter's, or that of
-    /// [`Options::reduce_as`](crate::Options::reduce_as).
+    /// [`Options::reduce_as`](crate::Options::reduce_as); when it is [by rows](Self::rows); when it was
+    /// [taken](Self::take).
     pub fn gradient<T: Plain>(&self, index: usize) -> Result<Option<&[T]>> {
-        let Some((bucket, bytes)) = self.find(index) else { return Ok(None) };
-        if bucket.dtype() == T::DTYPE {
-            return Ok(Some(bytemuck::cast_slice(bytes)));
-        }
-        let name = self.inner.parameters[index].name();
-        let what = format!("gradients of {name:?} are of {}, not {}", bucket.dtype(), T::DTYPE);
-        Err(Error::Argument(what))
+        let Some((bucket, place)) = self.find(index)? else { return Ok(None) };
+        self.check::<T>(index, bucket.dtype())?;
+        let bytes = bucket.part(place);
+        Ok(Some(bytemuck::cast_slice(bytes)))
     }
 
     /// Copies the average of a parameter's gradient, as numbers of the parameter's own dtype. Says
     /// whether it has one on any rank.
     ///
     /// # Errors
-    /// When the room is not as large as the gradient.
+    /// When the room is not as large as the gradient; otherwise as [`gradient`](Self::gradient).
     pub fn copy_to(&self, index: usize, room: &mut [u8]) -> Result<bool> {
-        let Some((bucket, bytes)) = self.find(index) else { return Ok(false) };
+        let Some((bucket, place)) = self.find(index)? else { return Ok(false) };
         let parameter = &self.inner.parameters[index];
         if room.len() != parameter.bytes() {
             let (name, bytes) = (parameter.name(), parameter.bytes());
             let what = format!("room of {} bytes for {bytes} of {name:?}", room.len());
             return Err(Error::Argument(what));
         }
-        convert((bucket.dtype(), bytes), (parameter.dtype(), room))?;
+        convert((bucket.dtype(), bucket.part(place)), (parameter.dtype(), room))?;
         Ok(true)
     }
 
-    fn find(&self, index: usize) -> Option<(&Bucket, &[u8])> {
-        if !self.is_used(index) {
-            return None;
+    /// The average of a parameter's gradient as a vector of the parameter's own dtype, if it has one on any
+    /// rank: in the very memory that was [given](crate::Pass::ready_owned) if it travelled from there, and
+    /// copied otherwise.
+    ///
+    /// # Errors
+    /// As [`gradient`](Self::gradient).
+    pub fn take<T: Plain>(&mut self, index: usize) -> Result<Option<Vec<T>>> {
+        if self.find(index)?.is_none() {
+            return Ok(None);
         }
+        self.check::<T>(index, self.inner.parameters[index].dtype())?;
+        let (bucket, _) = self.layout.seat(index);
+        if let Some(Parcel::Dense(bucket)) = self.parcels.get_mut(bucket)
+            && let Some(memory) = bucket.give_back::<Vec<T>>()
+        {
+            return Ok(Some(memory));
+        }
+        let mut copy = vec![T::default(); self.inner.parameters[index].len()];
+        self.copy_to(index, bytemuck::cast_slice_mut(&mut copy))?;
+        Ok(Some(copy))
+    }
+
+    /// The average of the gradient of a parameter that is [sparse](crate::Parameter::sparse), if it has one
+    /// on any rank: the numbers of all rows that any rank gave, in rising order, and their values.
+    ///
+    /// # Errors
+    /// When it is of another dtype, as [`gradient`](Self::gradient), or not by rows.
+    pub fn rows<T: Plain>(&self, index: usize) -> Result<Option<(&[u64], &[T])>> {
+        if !self.is_used(index) {
+            return Ok(None);
+        }
+        match self.parcels.get(self.layout.seat(index).0) {
+            None => Ok(None),
+            Some(Parcel::Rows(rows)) => {
+                self.check::<T>(index, rows.dtype())?;
+                Ok(Some((rows.numbers(), bytemuck::cast_slice(rows.values()))))
+            }
+            Some(Parcel::Dense(_)) => {
+                let name = self.inner.parameters[index].name();
+                let what =
+                    format!("the gradient of {name:?} is not by rows: ask for it as a whole");
+                Err(Error::Argument(what))
+            }
+        }
+    }
+
+    /// Where a parameter's gradient is, if it is used.
+    fn find(&self, index: usize) -> Result<Option<(&Bucket, usize)>> {
+        if !self.is_used(index) {
+            return Ok(None);
+        }
+        let name = || self.inner.parameters[index].name();
         let (bucket, place) = self.layout.seat(index);
-        let bucket = self.buckets.get(bucket)?;
-        Some((bucket, bucket.part(place)))
+        match self.parcels.get(bucket) {
+            None => Ok(None),
+            Some(Parcel::Dense(bucket)) if bucket.bytes().len() == bucket.size() => {
+                Ok(Some((bucket, place)))
+            }
+            Some(Parcel::Dense(_)) => {
+                Err(Error::Argument(format!("the gradient of {:?} was taken before", name())))
+            }
+            Some(Parcel::Rows(_)) => {
+                let what = format!("the gradient of {:?} is by rows: Reduced::rows has it", name());
+                Err(Error::Argument(what))
+            }
+        }
+    }
+
+    fn check<T: Plain>(&self, index: usize, dtype: Dtype) -> Result<()> {
+        if dtype == T::DTYPE {
+            return Ok(());
+        }
+        let name = self.inner.parameters[index].name();
+        Err(Error::Argument(format!("gradients of {name:?} are of {dtype}, not {}", T::DTYPE)))
     }
 }
 
 impl Drop for Reduced {
     fn drop(&mut self) {
-        if self.buckets.is_empty() {
+        if self.parcels.is_empty() {
             return;
         }
-        self.buckets.drain(..).for_each(|bucket| self.layout.put(bucket));
+        self.layout.put(self.parcels.drain(..));
         self.inner.release(self.number);
     }
 }

@@ -1,20 +1,27 @@
 //! The gradients of all ranks, averaged while they are computed.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+mod dispatch;
+mod inner;
+mod ledger;
+mod rebuild;
+mod state;
 
-use consort::{Group, ReduceOp};
+use std::sync::Arc;
+use std::time::Instant;
 
+use consort::Group;
+
+pub(crate) use self::inner::Inner;
+use self::ledger::Ledger;
+use self::state::{Phase, Running, State};
 use crate::agreement::agree;
-use crate::assign::assign;
-use crate::bucket::Bucket;
 use crate::error::{Error, Result};
-use crate::hook::{CommHook, Pending, Round};
-use crate::layout::Layout;
-use crate::ledger::{Ledger, Refusal};
-use crate::options::{Options, Settings, Unused};
+use crate::join::{Join, Uneven};
+use crate::options::Options;
 use crate::parameter::Parameter;
 use crate::pass::{Mode, Pass};
-use crate::state::{Phase, State};
+use crate::stats::Stats;
+use crate::times::{PassTimes, Record};
 
 /// Averages gradients over all ranks, in buckets, while backward computes others.
 ///
@@ -46,23 +53,6 @@ pub struct Reducer {
     inner: Arc<Inner>,
 }
 
-#[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) parameters: Vec<Parameter>,
-    settings: Settings,
-    /// Who needs both takes the launcher first.
-    state: Mutex<State>,
-    launcher: Mutex<Launcher>,
-}
-
-/// Who hands buckets to the group.
-struct Launcher {
-    group: Group,
-    hook: Box<dyn CommHook>,
-    divisor: usize,
-    pending: Vec<Pending>,
-}
-
 impl Reducer {
     /// For these parameters, in the order in which the model has them. Every rank has to call it; they
     /// compare what they have.
@@ -73,10 +63,12 @@ impl Reducer {
     pub fn new(group: &Group, parameters: Vec<Parameter>, options: Options) -> Result<Self> {
         let Options { settings, hook } = options;
         agree(group, &parameters, &settings, &*hook)?;
-        let state = Mutex::new(State::new(&parameters, &settings, 0));
-        let (group, divisor) = (group.clone(), group.world());
-        let launcher = Mutex::new(Launcher { group, hook, divisor, pending: Vec::new() });
-        Ok(Self { inner: Arc::new(Inner { parameters, settings, state, launcher }) })
+        Ok(Self { inner: Arc::new(Inner::new(group, parameters, settings, hook)?) })
+    }
+
+    /// Says that a forward pass begins. Only [times](Self::times) depend on it.
+    pub fn begin_forward(&self) {
+        self.inner.state().forward = Some(Instant::now());
     }
 
     /// Begins with a backward pass whose gradients are to be averaged, with what
@@ -101,6 +93,16 @@ impl Reducer {
         self.start(Mode::Local)
     }
 
+    /// Begins to train on inputs of which ranks have different numbers. Every rank has to call it. Passes
+    /// are begun by what it gives; who has no more input [waits there](Join::finish) for the others.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] when an earlier pass has failed.
+    pub fn join(&self, uneven: Uneven) -> Result<Join> {
+        self.inner.state().check_alive()?;
+        Ok(Join::new(self.clone(), uneven))
+    }
+
     /// The parameters.
     pub fn parameters(&self) -> &[Parameter] {
         &self.inner.parameters
@@ -116,9 +118,30 @@ impl Reducer {
         self.inner.state().layout.members().to_vec()
     }
 
+    /// When what happened in the last pass that was averaged; `None` before the first.
+    pub fn times(&self) -> Option<PassTimes> {
+        self.inner.state().tally.last().cloned()
+    }
+
+    /// What it has done so far, and how.
+    ///
+    /// ```
+    /// # use consort::Dtype;
+    /// # use consort_train::{Options, Parameter, Reducer};
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// # let parameters = vec![Parameter::new("weight", Dtype::F32, &[2, 2])];
+    /// let reducer = Reducer::new(&group, parameters, Options::new())?;
+    /// assert_eq!(reducer.stats().bucket_bytes, [64]);
+    /// println!("{}", reducer.stats());
+    /// # Ok::<(), consort_train::Error>(())
+    /// ```
+    pub fn stats(&self) -> Stats {
+        Stats::of(&self.inner)
+    }
+
     /// Goes on with another group: the survivors of a rank that is gone, or one that has grown. Every
-    /// rank of it has to call this, or [`new`](Self::new) if it has only come. What the reducer knew of earlier passes is forgotten, and so are
-    /// gradients that were added up.
+    /// rank of it has to call this, or [`new`](Self::new) if it has only come. What the reducer knew of
+    /// earlier passes is forgotten, and so are gradients that were added up.
     ///
     /// # Errors
     /// [`Error::Pending`] while there is a pass; [`Error::Differs`] as [`new`](Self::new).
@@ -126,264 +149,52 @@ impl Reducer {
         let Inner { parameters, settings, .. } = &*self.inner;
         let mut launcher = self.inner.launcher();
         let mut state = self.inner.state();
-        if let Phase::Running { .. } = state.phase {
+        if let Phase::Running(_) = state.phase {
             return Err(Error::Pending { pass: state.pass });
         }
         agree(group, parameters, settings, &*launcher.hook)?;
-        *state = State::new(parameters, settings, state.pass);
+        *state = State::new(parameters, settings, group, state.pass)?;
         launcher.pending.clear();
         launcher.hook.reset();
         (launcher.divisor, launcher.group) = (group.world(), group.clone());
         Ok(())
     }
 
-    fn start(&self, mode: Mode) -> Result<Pass> {
+    pub(crate) fn start(&self, mode: Mode) -> Result<Pass> {
         let group = self.group();
         let mut state = self.inner.state();
         state.check_alive()?;
         match &state.phase {
             Phase::Idle => {}
-            Phase::Running { .. } | Phase::Held => return Err(Error::Pending { pass: state.pass }),
+            Phase::Running(_) | Phase::Held => return Err(Error::Pending { pass: state.pass }),
         }
-        if mode == Mode::Averaged
-            && let Some(order) = state.observed.take()
-            && !state.is_rebuilt
-        {
-            state.layout = self.inner.rebuild(&group, order, &state.layout)?;
-            state.is_rebuilt = true;
+        if mode != Mode::Local {
+            self.inner.renew(&mut state, &group)?;
         }
         state.pass += 1;
         let layout = state.layout.clone();
-        let ledger = Ledger::new(layout.members(), &state.times);
-        let never = state.times.iter().enumerate().filter(|(_, times)| **times == 0);
+        let ledger = Ledger::new(layout.members(), &state.comes);
+        let never = state.comes.iter().enumerate().filter(|(_, comes)| **comes == 0);
         for (index, _) in never {
             layout.complete(index);
         }
-        state.phase = Phase::Running { ledger, mode };
+        let record = Record::new(state.comes.len(), state.forward.take(), Instant::now());
+        state.phase = Phase::Running(Running { ledger, mode, record });
         Ok(Pass::new(self.inner.clone(), layout, state.pass, mode))
     }
-}
 
-impl Inner {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn launcher(&self) -> MutexGuard<'_, Launcher> {
-        self.launcher.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Puts parameters into buckets in the order that rank 0 has seen.
-    fn rebuild(
-        &self,
-        group: &Group,
-        order: Vec<usize>,
-        layout: &Arc<Layout>,
-    ) -> Result<Arc<Layout>> {
-        let mut order: Vec<u32> = order.into_iter().map(|index| index as u32).collect();
-        group.broadcast(&mut order, 0)?;
-        let order = order.into_iter().map(|index| index as usize);
-        let buckets = assign(&self.parameters, order, &self.settings.caps);
-        if buckets == layout.members() {
-            return Ok(layout.clone());
-        }
-        let new = Layout::new(&self.parameters, buckets, self.settings.reduce_as);
-        new.adopt(layout);
-        Ok(Arc::new(new))
-    }
-
-    /// Takes note of a gradient. Says whether it was the last of its parameter.
-    pub(crate) fn take(&self, pass: u64, index: usize) -> Result<bool> {
-        let mut state = self.state();
-        state.check_alive()?;
-        let (ledger, _) = state.running(pass, "a gradient")?;
-        let taken = ledger.take(index);
-        let name = || self.parameters[index].name().to_owned();
-        taken.map_err(|refusal| match refusal {
-            Refusal::Twice if self.settings.is_static => {
-                let expected = state.times[index];
-                Error::Changed { pass, name: name(), came: expected + 1, expected }
-            }
-            Refusal::Twice | Refusal::Closed => Error::Twice { name: name() },
-        })
-    }
-
-    /// A gradient that was taken is in its bucket: launches what can be.
-    pub(crate) fn put(&self, pass: u64, index: usize, layout: &Layout) -> Result<()> {
-        let is_complete = {
-            let mut state = self.state();
-            let (ledger, mode) = state.running(pass, "a gradient")?;
-            ledger.put(index) && mode == Mode::Averaged
-        };
-        if is_complete { self.launch(pass, layout) } else { Ok(()) }
-    }
-
-    /// Hands all buckets to the hook that can go, in their order.
-    fn launch(&self, pass: u64, layout: &Layout) -> Result<()> {
-        // Held until they are handed over, so that no other thread comes in between.
-        let mut launcher = self.launcher();
-        loop {
-            let next = {
-                let mut state = self.state();
-                state.running(pass, "a bucket")?.0.next()
-            };
-            let Some(index) = next else { return Ok(()) };
-            let bucket = layout.take(index).expect("each is launched once");
-            let Launcher { group, hook, divisor, .. } = &mut *launcher;
-            let started = hook.start(bucket, &Round { group, divisor: *divisor, pass });
-            match started {
-                Ok(on_its_way) => launcher.pending.push(on_its_way),
-                Err(error) => return Err(self.fail(index, error, &launcher)),
-            }
-        }
-    }
-
-    /// All gradients of a pass have come: launches the rest, and gives what is on its way, with which
-    /// parameters have a gradient here.
-    pub(crate) fn close(&self, pass: u64, layout: &Layout) -> Result<(Vec<Pending>, Vec<bool>)> {
-        let (missing, counted, times) = {
-            let mut state = self.state();
-            state.check_alive()?;
-            let (is_counting, times) = (state.is_counting, state.times.clone());
-            let (ledger, _) = state.running(pass, "the end")?;
-            let missing: Vec<(usize, u32)> = ledger.missing(&times).collect();
-            (missing, is_counting, times)
-        };
-        let mut is_used: Vec<bool> = times.iter().map(|&times| times > 0).collect();
-        let mut absent = Vec::new();
-        for &(index, came) in &missing {
-            // What local passes have left counts as well.
-            is_used[index] = layout.complete(index);
-            if !is_used[index] {
-                absent.push(index);
-            } else if came > 0 && !counted {
-                let name = self.parameters[index].name().to_owned();
-                let error = Error::Changed { pass, name, came, expected: times[index] };
-                return Err(self.give_up(error));
-            }
-        }
-        if self.settings.unused == Unused::Refuse && !absent.is_empty() {
-            let names = absent.iter().map(|&index| self.parameters[index].name().to_owned());
-            return Err(self.give_up(Error::Unused { pass, missing: names.collect() }));
-        }
-        {
-            let mut state = self.state();
-            let (ledger, _) = state.running(pass, "the end")?;
-            for &(index, _) in &missing {
-                ledger.give_up(index);
-            }
-            if counted {
-                state.count(&missing);
-            }
-        }
-        self.launch(pass, layout)?;
-        Ok((std::mem::take(&mut self.launcher().pending), is_used))
-    }
-
-    /// Which parameters have a gradient on any rank.
-    pub(crate) fn used_anywhere(&self, is_used: &[bool]) -> Result<Vec<bool>> {
-        if self.settings.unused == Unused::Refuse {
-            return Ok(is_used.to_vec());
-        }
-        let group = self.launcher().group.clone();
-        let mut bits = vec![0_u64; is_used.len().div_ceil(64)];
-        for (index, _) in is_used.iter().enumerate().filter(|(_, is_used)| **is_used) {
-            bits[index / 64] |= 1 << (index % 64);
-        }
-        group.all_reduce(&mut bits, ReduceOp::BitOr)?;
-        Ok((0..is_used.len()).map(|index| bits[index / 64] >> (index % 64) & 1 == 1).collect())
-    }
-
-    /// The pass is done, and somebody has the averages.
-    pub(crate) fn hold(&self, pass: u64) {
-        let mut state = self.state();
-        if !state.is_rebuilt
-            && let Phase::Running { ledger, .. } = &state.phase
-        {
-            let mut order = ledger.order().to_vec();
-            let absent = (0..self.parameters.len()).rev().filter(|&index| !ledger.is_ready(index));
-            order.extend(absent);
-            state.observed = Some(order);
-        }
-        if state.pass == pass {
-            state.phase = Phase::Held;
-        }
-    }
-
-    /// Nobody needs a pass any more, which has moved nothing or given back all it had.
-    pub(crate) fn release(&self, pass: u64) {
-        let mut state = self.state();
-        if state.pass == pass {
-            state.phase = Phase::Idle;
-        }
-    }
-
-    /// A pass has failed.
-    pub(crate) fn break_off(&self, pass: u64, error: &Error) {
-        let mut state = self.state();
-        state.failed.get_or_insert_with(|| error.to_string());
-        if state.pass == pass {
-            state.phase = Phase::Idle;
-        }
-    }
-
-    /// A pass was dropped before its end.
-    pub(crate) fn abandon(&self, pass: u64, layout: &Layout) {
-        let mut state = self.state();
-        let times = state.times.clone();
-        let Ok((ledger, mode)) = state.running(pass, "the end") else { return };
-        let (has_begun, is_touched) = (ledger.has_begun(), ledger.is_touched(&times));
-        state.phase = Phase::Idle;
-        if has_begun {
-            let reason = format!("pass {pass} was dropped before its end, when buckets had gone");
-            state.failed.get_or_insert_with(|| reason.clone());
-            drop(state);
-            self.launcher().group.abort(&reason);
-        } else if is_touched && mode == Mode::Averaged {
-            layout.clear();
-        }
+    /// By how much sums are divided from now on.
+    pub(crate) fn set_divisor(&self, divisor: usize) {
+        self.inner.launcher().divisor = divisor;
     }
 
     /// A mistake of this rank's that leaves the others waiting: they are told.
     pub(crate) fn give_up(&self, error: Error) -> Error {
-        let reason = error.to_string();
-        self.state().failed.get_or_insert_with(|| reason.clone());
-        self.launcher().group.abort(&reason);
-        error
+        self.inner.give_up(error)
     }
 
-    /// A hook has failed.
-    fn fail(&self, bucket: usize, error: Error, launcher: &Launcher) -> Error {
-        let hook = launcher.hook.name().to_owned();
-        let error = match error {
-            Error::Group(error) => Error::Group(error),
-            other => Error::Hook { hook, bucket, reason: other.to_string() },
-        };
-        let reason = error.to_string();
-        self.state().failed.get_or_insert_with(|| reason.clone());
-        if matches!(error, Error::Hook { .. }) {
-            launcher.group.abort(&reason);
-        }
-        error
-    }
-
-    /// A bucket that was waited for has come back, or not.
-    pub(crate) fn came_back(&self, index: usize, bucket: Result<Bucket>) -> Result<Bucket> {
-        let checked = bucket.and_then(|bucket| match bucket.index() == index {
-            true => Ok(bucket),
-            false => Err(Error::Argument(format!("it gave back bucket {}", bucket.index()))),
-        });
-        checked.map_err(|error| self.fail(index, error, &self.launcher()))
-    }
-}
-
-impl std::fmt::Debug for Launcher {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Launcher")
-            .field("group", &self.group.name())
-            .field("hook", &self.hook.name())
-            .field("divisor", &self.divisor)
-            .field("pending", &self.pending.len())
-            .finish()
+    /// Forgets gradients that were added up.
+    pub(crate) fn forget(&self) {
+        self.inner.state().layout.clear();
     }
 }

@@ -22,7 +22,8 @@
 //! collective calls.
 //!
 //! **Collectives** of the group on slices of [`local`](Symmetric::local) work on the memory where it
-//! is, without copying it in; and a [`Symmetric`] has its own.
+//! is, without copying it in; and a [`Symmetric`] has its own. An asynchronous call owns its buffers, and
+//! so it is given a window that is owned, which [`keep`](Symmetric::keep) is for.
 //! - A buffer of a call that lies in symmetric memory on one rank has to lie there on all. Ranks of
 //!   which only some give a slice of a window have made different calls, and get
 //!   [`Error::Mismatch`](crate::Error).
@@ -35,8 +36,8 @@
 //! A wait that comes to its deadline ends only itself: nothing has changed, and it can be made again.
 //! Only a [`barrier`](Symmetric::barrier) that is given up ends the group, as any collective does.
 //!
-//! **The end.** Memory is given back when every rank has dropped its handle: until then others may
-//! read it. A handle keeps its group.
+//! **The end.** Memory is given back when every rank has dropped its handles, and what it has
+//! [kept](Kept): until then others may read it. Either keeps the group.
 //!
 //! # Where to start
 //!
@@ -57,11 +58,21 @@
 //! | [`Group::symmetric_with`] | with [`Options`]: more channels, or an id under which it is kept |
 //! | [`Pool::symmetric`] | a part of a block that was taken beforehand |
 //! | [`Group::workspace`] | on loan, from what the group has left over |
+//! | [`Group::shares_memory`] | whether there is any to be had |
+//!
+//! | to reach a window | |
+//! |---|---|
+//! | [`local`](Symmetric::local), [`peer`](Symmetric::peer) | slices of it, on this thread, for as long as a guard is held |
+//! | [`keep`](Symmetric::keep) | slices of this rank's own, owned: to be given to an asynchronous call, or to another thread |
+//! | [`put`](Symmetric::put), [`get`](Symmetric::get) | copies |
+//! | [`raw`](Symmetric::raw) | several copies, while other ranks may copy as well |
 
 mod access;
 mod block;
 mod commons;
 mod direct;
+mod kept;
+mod line;
 mod memory;
 mod options;
 mod pool;
@@ -79,6 +90,7 @@ pub use consort_sys::window::Plain;
 pub use self::access::{Raw, Window};
 pub(crate) use self::block::Held;
 pub(crate) use self::commons::Commons;
+pub use self::kept::Kept;
 use self::memory::Memory;
 pub use self::options::Options;
 pub use self::pool::Pool;

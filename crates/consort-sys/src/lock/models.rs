@@ -103,6 +103,29 @@ fn ranks_that_want_to_be_alone_come_one_after_the_other_and_none_sleeps_for_ever
     });
 }
 
+/// Scenario *handed on*: the lock is taken on one thread and given back on another.
+#[test]
+fn a_thread_that_was_handed_the_lock_lets_in_who_waits_for_it() {
+    model(|| {
+        let shared = Model::new();
+        let other = shared.clone();
+        let waiting = thread::spawn(move || other.add_alone(1));
+        if !try_alone(&*shared, 0) {
+            shared.wait_to_be_alone(&Wish::new(&*shared, 0));
+        }
+        shared.add();
+        let handed_on = shared.clone();
+        let holder = thread::spawn(move || {
+            handed_on.add();
+            end_alone(&*handed_on);
+        });
+        holder.join().unwrap();
+        waiting.join().unwrap();
+        assert_eq!(shared.value(), 3);
+        assert_eq!(hosts(&*shared, 2), Ok(vec![]));
+    });
+}
+
 /// Scenario *alone after a visit*.
 #[test]
 fn a_visitor_sees_all_that_was_done_alone_or_nothing_of_it() {

@@ -44,6 +44,78 @@ fn what_one_rank_writes_alone_another_reads() {
 }
 
 #[test]
+fn a_window_that_is_owned_outlives_its_handle_and_is_given_back_by_any_thread() {
+    let mut ranks = ranks(2, 1, 100);
+    let windows = Arc::new(ranks.swap_remove(0));
+    let mut owned = windows.owned_alone(0, go_on).unwrap();
+    owned.elements_mut::<u64>()[11] = 7;
+    drop(windows);
+    let (wants, is_wanted) = mpsc::channel();
+    thread::scope(|scope| {
+        let other = &ranks[0];
+        let waiting = scope.spawn(move || {
+            let mut told = Vec::new();
+            let alone = other.alone(0, |holders| {
+                told.push(holders.unwrap().to_vec());
+                wants.send(()).map_err(|_| "gone")
+            });
+            assert_eq!(alone.unwrap().elements::<u64>()[10..], [8, 7]);
+            told
+        });
+        is_wanted.recv().unwrap();
+        let held = move || {
+            assert_eq!((owned.rank(), owned.elements::<u64>()[11]), (0, 7));
+            owned.elements_mut::<u64>()[10] = 8;
+            drop(owned);
+        };
+        scope.spawn(held).join().unwrap();
+        // It was told of the holder, and of nobody in the moment in which that had just gone.
+        let told = waiting.join().unwrap();
+        assert_eq!(told[0], [0]);
+        assert!(told.iter().all(|holders| holders.iter().all(|&rank| rank == 0)), "{told:?}");
+    });
+}
+
+/// It may be given back by a thread that is not waiting.
+#[test]
+fn who_waits_for_a_window_that_its_own_process_owns_is_told_of_its_own_rank() {
+    let windows = Arc::new(ranks(1, 1, 8).remove(0));
+    let gave_up = |holders: Result<&[usize], Damaged>| Err(holders.unwrap().to_vec());
+    let owned = windows.owned_alone(0, go_on).unwrap();
+    assert!(!windows.is_held_here(0));
+    assert_eq!(windows.alone(0, gave_up).unwrap_err(), [0]);
+    assert_eq!(windows.owned_alone(0, gave_up).unwrap_err(), [0]);
+    assert_eq!(windows.visit(0, gave_up).unwrap_err(), [0]);
+    thread::spawn(move || drop(owned)).join().unwrap();
+    let here = windows.alone(0, gave_up).unwrap();
+    assert!(windows.is_held_here(0));
+    drop(here);
+    assert!(!windows.is_held_here(0));
+    assert!(windows.owned_alone(0, gave_up).is_ok());
+}
+
+#[test]
+fn owned_windows_that_go_from_thread_to_thread_lose_nothing() {
+    let ranks: Vec<Arc<Windows>> = ranks(3, 1, 8).into_iter().map(Arc::new).collect();
+    thread::scope(|scope| {
+        for windows in &ranks {
+            let (hand_on, handed) = mpsc::sync_channel::<OwnedAlone>(0);
+            scope.spawn(move || {
+                for _ in 0..500 {
+                    let mut owned = windows.owned_alone(1, go_on).unwrap();
+                    owned.elements_mut::<u64>()[0] += 1;
+                    hand_on.send(owned).unwrap();
+                }
+            });
+            scope.spawn(move || {
+                handed.into_iter().for_each(|mut owned| owned.elements_mut::<u64>()[0] += 1);
+            });
+        }
+    });
+    assert_eq!(ranks[0].alone(1, go_on).unwrap().elements::<u64>(), [3_000]);
+}
+
+#[test]
 fn a_wait_for_a_window_is_told_who_has_it() {
     let ranks = ranks(3, 1, 8);
     let gave_up = |holders: Result<&[usize], Damaged>| Err(holders.unwrap().to_vec());

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -37,7 +38,8 @@ fn a_killed_owner_leaves_its_memory_to_its_peers_and_nothing_else() {
         assert!(!maps.contains("consort ("), "{maps}");
         let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
         let open: Vec<_> = open.flat_map(|entry| fs::read_link(entry.path())).collect();
-        assert!(!open.iter().any(|file| file.starts_with("/memfd:consort")), "{open:?}");
+        let is_ours = |file: &PathBuf| file.to_string_lossy().starts_with("/memfd:consort");
+        assert!(!open.iter().any(is_ours), "{open:?}");
         assert_eq!(names_in_shared_memory(), [""; 0]);
     });
     job.await_point(0, "met");

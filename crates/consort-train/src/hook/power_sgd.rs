@@ -55,7 +55,8 @@ use crate::error::{Error, Result};
 /// for it, so the first [1000 passes](Self::after) are averaged as they are.
 ///
 /// It computes with `f32` for gradients of 32 and 16 bits, with `f64` for those of 64; P and Q travel so.
-/// Gradients of other dtypes travel as they are.
+/// Gradients of other dtypes travel as they are. A [`Cast`](crate::Cast) before it makes only those smaller
+/// that are not compressed.
 ///
 /// ```
 /// use consort::Dtype;

@@ -1,6 +1,6 @@
 //! What comes out, in every way that gradients can come.
 
-use consort::{Dtype, bf16};
+use consort::{Complex32, Complex64, Dtype, bf16, f16};
 use consort_testkit::{Case, conformance};
 use consort_train::{Average, Caps, Cast, Options, Parameter, Reducer};
 
@@ -19,6 +19,7 @@ conformance! { [shm in_process]
     gradients_are_added_up_with_more_bits_if_asked
     each_average_is_given_once_while_others_are_on_their_way
     layouts_of_gradients_are_kept
+    gradients_of_every_dtype_that_can_be_averaged_are
 }
 
 fn gradients_are_averaged_whatever_the_order_in_which_they_come(case: Case) {
@@ -251,5 +252,64 @@ fn layouts_of_gradients_are_kept(case: Case) {
         let averages = pass.finish().unwrap();
         let expected = average(&group, 0..2, 1, 0, 12);
         assert_eq!(averages.gradient::<f32>(0).unwrap(), Some(&expected[..]));
+    });
+}
+
+fn gradients_of_every_dtype_that_can_be_averaged_are(case: Case) {
+    case.run(2, |ctx| {
+        let group = meet(ctx);
+        let dtypes = [Dtype::F32, Dtype::F64, Dtype::F16, Dtype::Bf16, Dtype::C64, Dtype::C128];
+        let parameter = |dtype: Dtype| Parameter::new(dtype.name(), dtype, &[3, 5]);
+        let parameters = dtypes.iter().map(|&dtype| parameter(dtype)).collect();
+        let reducer = Reducer::new(&group, parameters, Options::new()).unwrap();
+        assert_eq!(reducer.buckets().len(), dtypes.len());
+        // Small whole numbers, which all dtypes have; 2 more on the second rank.
+        let number = |at: usize, rank: u32| at as f32 * 4.0 + rank as f32 * 2.0;
+        for _ in 0..2 {
+            let pass = reducer.begin().unwrap();
+            let mine: Vec<f32> = (0..30).map(|at| number(at, ctx.rank())).collect();
+            let wide: Vec<f64> = mine.iter().map(|&number| number.into()).collect();
+            let pairs = |at: usize| Complex32::new(mine[2 * at], mine[2 * at + 1]);
+            let wide_pairs = |at: usize| Complex64::new(wide[2 * at], wide[2 * at + 1]);
+            pass.ready(0, &mine[..15]).unwrap();
+            pass.ready(1, &wide[..15]).unwrap();
+            pass.ready(2, &mine[..15].iter().map(|&it| f16::from_f32(it)).collect::<Vec<_>>())
+                .unwrap();
+            pass.ready(3, &mine[..15].iter().map(|&it| bf16::from_f32(it)).collect::<Vec<_>>())
+                .unwrap();
+            pass.ready(4, &(0..15).map(pairs).collect::<Vec<_>>()).unwrap();
+            pass.ready(5, &(0..15).map(wide_pairs).collect::<Vec<_>>()).unwrap();
+            let averages = pass.finish().unwrap();
+            let expected = |at: usize| number(at, 0) + 1.0;
+            let all = |found: Vec<f32>| {
+                assert!(found.iter().enumerate().all(|(at, it)| *it == expected(at)), "{found:?}");
+            };
+            all(averages.gradient::<f32>(0).unwrap().unwrap().to_vec());
+            all(averages
+                .gradient::<f64>(1)
+                .unwrap()
+                .unwrap()
+                .iter()
+                .map(|it| *it as f32)
+                .collect());
+            all(averages
+                .gradient::<f16>(2)
+                .unwrap()
+                .unwrap()
+                .iter()
+                .map(|it| it.to_f32())
+                .collect());
+            all(averages
+                .gradient::<bf16>(3)
+                .unwrap()
+                .unwrap()
+                .iter()
+                .map(|it| it.to_f32())
+                .collect());
+            let pairs = averages.gradient::<Complex32>(4).unwrap().unwrap();
+            all(pairs.iter().flat_map(|it| [it.re, it.im]).collect());
+            let pairs = averages.gradient::<Complex64>(5).unwrap().unwrap();
+            all(pairs.iter().flat_map(|it| [it.re as f32, it.im as f32]).collect());
+        }
     });
 }

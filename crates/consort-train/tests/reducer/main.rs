@@ -6,6 +6,9 @@ mod compression;
 mod failures;
 #[path = "../../../consort/tests/invitation/mod.rs"]
 mod invitation;
+mod join;
+mod memory;
 mod mistakes;
 mod model;
+mod rows;
 mod schedules;

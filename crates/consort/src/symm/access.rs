@@ -4,11 +4,10 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Range};
 
 use consort_sys::view::Target;
-use consort_sys::window::{Alone, Damaged, Plain, Visit, Windows};
+use consort_sys::window::{Alone, Plain, Visit};
 
 use super::Symmetric;
-use super::wait::Wait;
-use crate::engine::{Stakes, Stuck};
+use super::line::InLine;
 use crate::error::{Error, Result};
 use crate::group::Rank;
 use crate::home::Home;
@@ -173,60 +172,6 @@ impl<T: Plain> Symmetric<T> {
         self.check_channel(channel)?;
         self.put(to, at, elements)?;
         self.put_signal(to, channel)
-    }
-
-    fn was_held(&self, InLine { rank, wait, holders, .. }: &InLine<'_>, stuck: Hopeless) -> Error {
-        let call = self.describe(&format!("a wait for the window of rank {rank}"));
-        match stuck {
-            Hopeless::Own => Error::Argument(format!(
-                "group {}: {call} is for what this thread has already: drop the guard that it has \
-                 first",
-                self.group.name()
-            )),
-            Hopeless::Stuck(Stuck::Late) => Error::Held {
-                group: self.group.name().to_owned(),
-                call: call.into(),
-                holders: holders.iter().map(|&rank| rank as u32).collect(),
-                waited: wait.waited(),
-            },
-            Hopeless::Stuck(stuck) => {
-                wait.give_up(stuck, call, holders.iter().copied(), Stakes::Wait)
-            }
-        }
-    }
-}
-
-/// A thread that waits for a window.
-struct InLine<'a> {
-    rank: usize,
-    windows: &'a Windows,
-    wait: Wait<'a>,
-    /// Those whom it has waited for last.
-    holders: Vec<usize>,
-}
-
-/// Why there is no use in that.
-enum Hopeless {
-    /// The thread waits for itself.
-    Own,
-    Stuck(Stuck),
-}
-
-impl<'a> InLine<'a> {
-    #[inline]
-    fn new<T: Plain>(memory: &'a Symmetric<T>, rank: usize) -> Result<Self> {
-        let (windows, wait) = (memory.memory.windows(), Wait::new(&memory.group)?);
-        Ok(Self { rank, windows, wait, holders: Vec::new() })
-    }
-
-    fn look_round(&mut self, holders: Result<&[usize], Damaged>) -> Result<(), Hopeless> {
-        let damaged = |what: Damaged| Stuck::Damaged { rank: self.rank, what: what.to_string() };
-        let holders = holders.map_err(damaged).map_err(Hopeless::Stuck)?;
-        if self.windows.is_held_here(self.rank) {
-            return Err(Hopeless::Own);
-        }
-        self.holders = holders.to_vec();
-        self.wait.look_round(holders).map_err(Hopeless::Stuck)
     }
 }
 

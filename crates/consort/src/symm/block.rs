@@ -39,7 +39,8 @@ pub(super) struct Block {
 pub(crate) struct Held {
     control: Piece,
     data: Piece,
-    windows: Windows,
+    /// Shared with the windows that are [kept](super::Kept), each of which keeps the block as well.
+    windows: Arc<Windows>,
 }
 
 impl Wanted<'_> {
@@ -105,7 +106,7 @@ impl Block {
         match (kept, taken) {
             (Some(kept), _) => Ok(kept.clone()),
             (None, Some((pieces, shape))) => {
-                let windows = pieces.open(group, shape, &cards)?;
+                let windows = Arc::new(pieces.open(group, shape, &cards)?);
                 let Pieces { control, data } = pieces;
                 let held = Some(Held { control, data, windows });
                 let job = group.shared.job.clone();
@@ -120,12 +121,12 @@ impl Block {
         self.number
     }
 
-    pub(super) fn windows(&self) -> &Windows {
+    pub(super) fn windows(&self) -> &Arc<Windows> {
         &self.held.as_ref().expect("it is taken out only when the block ends").windows
     }
 
     pub(super) fn windows_mut(&mut self) -> &mut Windows {
-        &mut self.held.as_mut().expect("it is taken out only when the block ends").windows
+        self.held.as_mut().expect("it is taken out only when the block ends").windows_mut()
     }
 
     /// Whether it is what is wanted, and nobody uses it.
@@ -156,16 +157,21 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        let Some(held) = self.held.take() else { return };
+        let Some(mut held) = self.held.take() else { return };
         // A forked child has nothing to give back.
         if let Ok(neighbourhood) = self.job.neighbourhood() {
-            held.windows.leave();
+            held.windows_mut().leave();
             neighbourhood.take_back_windows(held);
         }
     }
 }
 
 impl Held {
+    /// Of a block that nobody uses.
+    fn windows_mut(&mut self) -> &mut Windows {
+        Arc::get_mut(&mut self.windows).expect("whoever keeps a window keeps its block longer")
+    }
+
     /// Whether every rank has left: only then may it be used for something else.
     pub(crate) fn is_deserted(&self) -> bool {
         self.windows.is_deserted()

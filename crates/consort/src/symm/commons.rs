@@ -67,6 +67,27 @@ impl Commons {
 ///
 /// See [`symm`](crate::symm).
 impl Group {
+    /// Whether all ranks share memory, so that they can have symmetric memory. It is the same on every
+    /// rank, and costs nothing to ask: where the ranks are on several hosts, or are told to use TCP, they
+    /// do not, and neither does one who only [pretends](Self::fake) to be a rank.
+    ///
+    /// ```
+    /// use consort::symm::Symmetric;
+    ///
+    /// /// Where ranks can reach it, if there is such a place.
+    /// fn bucket(group: &consort::Group, len: usize) -> consort::Result<Option<Symmetric<f32>>> {
+    ///     group.shares_memory().then(|| group.symmetric(len)).transpose()
+    /// }
+    ///
+    /// let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// assert!(bucket(&group, 100)?.is_some());
+    /// assert!(bucket(&consort::Group::fake(0, 4)?, 100)?.is_none());
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    pub fn shares_memory(&self) -> bool {
+        self.commons().is_ok()
+    }
+
     /// Makes symmetric memory: `len` elements on every rank, zero at first. Every rank has to call
     /// it, with the same type and length.
     ///

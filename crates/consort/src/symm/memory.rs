@@ -45,7 +45,7 @@ impl Memory {
     }
 
     #[inline]
-    pub(super) fn windows(&self) -> &Windows {
+    pub(super) fn windows(&self) -> &Arc<Windows> {
         match &self.keep {
             Keep::Block(block) => block.windows(),
             Keep::Slot(slot) => slot.windows(),

@@ -119,9 +119,8 @@ impl Pool {
         }
         exchange(group, &card, reason)?;
         let slot = part.and_then(|part| part.open(group));
-        let mut slot = slot.expect("who has no part was refused");
-        // Nobody uses it yet, and nobody does before everyone has forgotten what was there.
-        slot.windows.clear();
+        let slot = slot.expect("who has no part was refused");
+        // Nobody uses it before everyone has forgotten what was there.
         group.barrier()?;
         Ok(Symmetric::new(group, Memory::of_pool(number, slot), len))
     }
@@ -154,7 +153,8 @@ impl Part {
         Some(Self { pool: pool.clone(), shape, at, data, len })
     }
 
-    /// Everyone's windows at this place.
+    /// Everyone's windows at this place. What was signalled to this rank there before, and who held its
+    /// window, is forgotten.
     fn open(self, group: &Group) -> Option<Slot> {
         let place = |place: &Place| Place {
             arena: place.arena.clone(),
@@ -163,8 +163,9 @@ impl Part {
         };
         let places = self.pool.block.windows().places().iter().map(place).collect();
         let patience = group.shared.job.neighbourhood().ok()?.patience();
-        let windows = Windows::new(group.rank().index(), self.shape, places, patience)?;
-        Some(Slot { windows, part: self })
+        let mut windows = Windows::new(group.rank().index(), self.shape, places, patience)?;
+        windows.clear();
+        Some(Slot { windows: Arc::new(windows), part: self })
     }
 }
 
@@ -177,12 +178,12 @@ impl Drop for Part {
 /// A part of a pool that all ranks have agreed upon.
 #[derive(Debug)]
 pub(super) struct Slot {
-    windows: Windows,
+    windows: Arc<Windows>,
     part: Part,
 }
 
 impl Slot {
-    pub(super) fn windows(&self) -> &Windows {
+    pub(super) fn windows(&self) -> &Arc<Windows> {
         &self.windows
     }
 

@@ -4,7 +4,7 @@ use std::io::{Read, Write, pipe};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use consort::symm::{Raw, Symmetric, Window};
+use consort::symm::{Kept, Raw, Symmetric, Window};
 use consort::{Builder, Deadline, Error, Group, ReduceOp, Secret, Work};
 use consort_store::Server;
 use consort_testkit::{Context, Ranks, ranks};
@@ -44,11 +44,12 @@ fn whatever_a_child_asks_of_its_parents_group_is_an_error_and_the_group_goes_on(
                 group.abort("a child has had enough");
                 errors.push(group.error().unwrap());
                 errors.extend(of_memory(&memory));
+                assert!(!group.shares_memory());
                 errors.push(Error::from(group.store().set("said by", b"a child").unwrap_err()));
                 errors.push(Error::from(group.store().duplicate().unwrap_err()));
                 errors.iter().map(|error| format!("{:?} {error}", error.kind())).collect()
             });
-            assert_eq!(found.len(), 27);
+            assert_eq!(found.len(), 28);
             let from = format!("Mistake this process was forked from rank 1 (process {})", me());
             assert!(found.iter().all(|error| error.starts_with(&from)), "{found:#?}");
             let advice = "only the process that called init may use its group; start ranks with \
@@ -100,20 +101,22 @@ fn drop_in_a_child(world: &Group, me: u32) {
     works(&group);
     let memory = group.symmetric::<u32>(8).unwrap();
     let part = group.pool(1 << 16).unwrap().symmetric::<u8>(8).unwrap();
+    let mut kept = group.symmetric::<u32>(8).unwrap().keep().unwrap();
+    kept[0] = me;
     group.send(&[me], 1 - me, 3).unwrap();
     let work = group.recv_async(vec![0_u32], 1 - me, 4).unwrap();
     world.barrier_async().unwrap().wait().unwrap();
 
-    let mut all = Some((work, memory, part, group, world.clone()));
+    let mut all = Some((work, memory, part, kept, group, world.clone()));
     let found = in_a_child(|| {
-        let (work, memory, part, group, world) = all.take().unwrap();
-        drop((work, memory, part, group));
+        let (work, memory, part, kept, group, world) = all.take().unwrap();
+        drop((work, memory, part, kept, group));
         drop(world);
         vec!["alive".to_owned()]
     });
     assert_eq!(found, ["alive"]);
 
-    let (work, memory, part, group, _) = all.take().unwrap();
+    let (work, memory, part, kept, group, _) = all.take().unwrap();
     world.barrier().unwrap();
     store.set(&format!("here/{me}"), b"yes").unwrap();
     store.wait(&["here/0", "here/1"], Deadline::after(LONG)).unwrap();
@@ -126,6 +129,8 @@ fn drop_in_a_child(world: &Group, me: u32) {
     part.put(1 - me, 0, &[5]).unwrap();
     part.barrier(0).unwrap();
     assert_eq!(part.local().unwrap()[0], 5);
+    let sums = group.all_reduce_async(kept, ReduceOp::Sum).unwrap().wait().unwrap();
+    assert_eq!(sums[..2], [1, 0]);
     works(&group);
     works(world);
 }
@@ -136,25 +141,54 @@ fn a_window_that_a_child_lets_go_of_stays_its_parents() {
         let group = meet(ctx);
         let memory = group.symmetric::<u32>(8).unwrap();
         let held: Option<Window<'_, u32>> = (ctx.rank() == 0).then(|| memory.local().unwrap());
-        group.barrier().unwrap();
-        if let Some(window) = held {
-            let mut window = Some(window);
-            in_a_child(|| {
-                drop(window.take());
-                vec![]
-            });
-            group.barrier().unwrap();
-            group.barrier().unwrap();
-        } else {
-            group.barrier().unwrap();
-            let error = memory.within(Duration::from_millis(100)).put(0, 0, &[1]).unwrap_err();
-            assert!(matches!(error, Error::Held { .. }), "{error}");
-            group.barrier().unwrap();
-            memory.put(0, 0, &[1]).unwrap();
-        }
-        memory.barrier(0).unwrap();
-        assert_eq!(memory.peer(0).unwrap()[0], 1);
+        stays_its_parents(&group, &memory, held);
     });
+}
+
+#[test]
+fn a_kept_window_that_a_child_drops_or_gives_to_a_call_stays_its_parents() {
+    ranks(2, |ctx| {
+        let group = meet(ctx);
+        let memory = group.symmetric::<u32>(8).unwrap();
+        let kept: Option<Kept<u32>> = (ctx.rank() == 0).then(|| memory.keep().unwrap());
+        stays_its_parents(&group, &memory, kept);
+        group.barrier().unwrap();
+
+        let mut kept = Some(memory.keep().unwrap());
+        group.barrier().unwrap();
+        let found = in_a_child(|| {
+            let failed = group.all_reduce_async(kept.take().unwrap(), ReduceOp::Sum).unwrap_err();
+            drop(failed.buffer);
+            vec![failed.error.to_string()]
+        });
+        assert!(found[0].starts_with("this process was forked from rank"), "{found:?}");
+        let sums = group.all_reduce_async(kept.unwrap(), ReduceOp::Sum).unwrap().wait().unwrap();
+        assert_eq!(sums[0], 1);
+    });
+}
+
+/// Rank 0 holds its window, and has a child that drops it; rank 1 does not get in before rank 0 itself
+/// has.
+fn stays_its_parents<G>(group: &Group, memory: &Symmetric<u32>, held: Option<G>) {
+    group.barrier().unwrap();
+    if held.is_some() {
+        let mut held = held;
+        in_a_child(|| {
+            drop(held.take());
+            vec![]
+        });
+        group.barrier().unwrap();
+        group.barrier().unwrap();
+        drop(held);
+    } else {
+        group.barrier().unwrap();
+        let error = memory.within(Duration::from_millis(100)).put(0, 0, &[1]).unwrap_err();
+        assert!(matches!(error, Error::Held { .. }), "{error}");
+        group.barrier().unwrap();
+        memory.put(0, 0, &[1]).unwrap();
+    }
+    memory.barrier(0).unwrap();
+    assert_eq!(memory.peer(0).unwrap()[0], 1);
 }
 
 #[test]
@@ -217,6 +251,7 @@ fn a_child_can_have_a_group_of_its_own() {
 fn of_memory(memory: &Symmetric<u32>) -> Vec<Error> {
     vec![
         memory.local().unwrap_err(),
+        memory.keep().unwrap_err(),
         memory.peer(0).unwrap_err(),
         memory.raw(0).unwrap_err(),
         memory.put(0, 0, &[1]).unwrap_err(),

@@ -1,8 +1,8 @@
 //! A call with all that it needs, which can be made in every way there is.
 
-use consort::symm::Symmetric;
+use consort::symm::{Kept, Symmetric};
 use consort::{
-    Call, Deadline, Dtype, Group, Inputs, Lists, Outputs, OwnedCall, Rank, ReduceOp, Target,
+    Call, Deadline, Dtype, Group, Inputs, Lists, Outputs, OwnedCall, Rank, ReduceOp, Target, Work,
 };
 
 use super::meet::LIMIT;
@@ -98,6 +98,54 @@ impl OwnedCall for Exercise {
     }
 }
 
+/// The same call on copies of its input, and perhaps of its output, in a window that it owns.
+struct InKept {
+    exercise: Exercise,
+    window: Kept<u8>,
+    lies_there: bool,
+}
+
+impl InKept {
+    fn new(exercise: Exercise, mut window: Kept<u8>, call: u64) -> Self {
+        let lies_there = exercise.input.is_none() || call % 4 < 2;
+        let (one, other) = halves(&mut window);
+        if let Some(room) = &exercise.input {
+            room.move_into(one);
+        }
+        if let Some(room) = exercise.output.as_ref().filter(|_| lies_there) {
+            room.move_into(other);
+        }
+        Self { exercise, window, lies_there }
+    }
+
+    fn done(self) -> Exercise {
+        let Self { mut exercise, mut window, lies_there } = self;
+        let (one, other) = halves(&mut window);
+        exercise.input.iter_mut().for_each(|room| room.move_back(one));
+        if lies_there {
+            exercise.output.iter_mut().for_each(|room| room.move_back(other));
+        }
+        exercise
+    }
+}
+
+impl OwnedCall for InKept {
+    fn call<'a>(&'a mut self, _lists: &'a mut Lists<'a>) -> Call<'a> {
+        let this = Exercise { input: None, output: None, ..self.exercise };
+        let (one, other) = halves(&mut self.window);
+        let input = self.exercise.input.as_ref().map(|room| room.target_in(one));
+        let output = self.exercise.output.as_mut().map(|room| match self.lies_there {
+            true => room.target_in(other),
+            false => room.target(),
+        });
+        this.on(input, output)
+    }
+}
+
+fn halves(window: &mut [u8]) -> (&mut [u8], &mut [u8]) {
+    window.split_at_mut(window.len() / 2)
+}
+
 /// Who makes calls, and how.
 pub(crate) struct Caller<'a> {
     pub(crate) group: &'a Group,
@@ -109,6 +157,8 @@ enum How {
     InBackground,
     /// On copies of the inputs, and of outputs, in this rank's window.
     InWindow(Symmetric<u8>),
+    /// The same, by calls that own the window.
+    InKeptWindow(Symmetric<u8>),
 }
 
 impl<'a> Caller<'a> {
@@ -126,9 +176,13 @@ impl<'a> Caller<'a> {
     /// On this thread, with the inputs in symmetric memory, and the outputs of half of the calls.
     /// It has so many bytes for each.
     pub(crate) fn in_window(group: &'a Group, bytes: usize) -> Self {
-        let margins = 2 * Room::MARGIN;
-        let memory = group.symmetric(2 * (bytes + margins).next_multiple_of(64)).unwrap();
-        Self { group, how: How::InWindow(memory) }
+        Self { group, how: How::InWindow(windows(group, bytes)) }
+    }
+
+    /// The same, by calls that own the window and are carried out as those
+    /// [in the background](Self::in_background).
+    pub(crate) fn in_kept_window(group: &'a Group, bytes: usize) -> Self {
+        Self { group, how: How::InKeptWindow(windows(group, bytes)) }
     }
 
     pub(crate) fn me(&self) -> usize {
@@ -143,18 +197,14 @@ impl<'a> Caller<'a> {
     pub(crate) fn carry_out(&self, mut exercise: Exercise) -> Exercise {
         match &self.how {
             How::Here => self.group.call(&exercise.on_its_buffers()).unwrap(),
-            How::InBackground => {
-                let work = self.group.call_async(exercise).unwrap();
-                return match work.number().is_multiple_of(2) {
-                    true => work.wait().unwrap(),
-                    false => {
-                        work.wait_until(Deadline::after(LIMIT)).expect("there is time").unwrap()
-                    }
-                };
+            How::InBackground => return result_of(self.group.call_async(exercise).unwrap()),
+            How::InKeptWindow(memory) => {
+                let call = InKept::new(exercise, memory.keep().unwrap(), self.group.calls());
+                return result_of(self.group.call_async(call).unwrap()).done();
             }
             How::InWindow(memory) => {
                 let mut window = memory.local().unwrap();
-                let (one, other) = window.split_at_mut(memory.len() / 2);
+                let (one, other) = halves(&mut window);
                 let mut result = exercise.output.take();
                 let input = exercise.input.as_ref().map(|room| room.move_into(one));
                 let lies_there = input.is_none() || self.group.calls() % 4 < 2;
@@ -172,4 +222,18 @@ impl<'a> Caller<'a> {
         }
         exercise
     }
+}
+
+/// This thread carries out every other call that it waits for.
+fn result_of<T>(work: Work<T>) -> T {
+    match work.number().is_multiple_of(2) {
+        true => work.wait().unwrap(),
+        false => work.wait_until(Deadline::after(LIMIT)).expect("there is time").unwrap(),
+    }
+}
+
+/// With room for an input and an output of so many bytes.
+fn windows(group: &Group, bytes: usize) -> Symmetric<u8> {
+    let margins = 2 * Room::MARGIN;
+    group.symmetric(2 * (bytes + margins).next_multiple_of(64)).unwrap()
 }

@@ -32,6 +32,11 @@ impl Room {
     /// Copies it, with its margins, to the beginning of some memory. Returns where it is there.
     pub(crate) fn move_into<'m>(&self, memory: &'m mut [u8]) -> Target<'m> {
         memory[..self.bytes.len()].copy_from_slice(&self.bytes);
+        self.target_in(memory)
+    }
+
+    /// Where it is in memory that it was moved to.
+    pub(crate) fn target_in<'m>(&self, memory: &'m mut [u8]) -> Target<'m> {
         Target::from(&mut memory[self.lead..self.lead + self.len])
     }
 

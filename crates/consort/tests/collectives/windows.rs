@@ -1,5 +1,5 @@
 //! Everything once more in symmetric memory: by the group's calls, which work there on what is large
-//! enough, and by the collectives of the memory itself.
+//! enough, also by those that own the window, and by the collectives of the memory itself.
 
 use consort::symm::{Plain, Symmetric};
 use consort::{Complex32, Complex64, Dtype, Error, F8E4m3, F8E5m2, Group, ReduceOp};
@@ -12,7 +12,7 @@ use super::meet::{Digest, in_worlds, meet};
 use super::moves::{Moves, move_everything};
 use super::oracle::operations;
 use super::reductions::{Reduction, reduce_everything};
-use super::sizes::{every_edge, long};
+use super::sizes::{every_edge, every_way, long};
 use super::works::works;
 
 in_worlds! { every_reduction:
@@ -22,6 +22,15 @@ in_worlds! { every_reduction:
 in_worlds! { every_move:
     moves_of_the_group_are_right_in_a_world_of_2 2 [shm in_process]
     moves_of_the_group_are_right_in_a_world_of_3 3 [shm]
+}
+in_worlds! { every_reduction_in_kept_windows:
+    reductions_of_kept_windows_are_right_in_a_world_of_1 1 [shm]
+    reductions_of_kept_windows_are_right_in_a_world_of_2 2 [shm in_process]
+    reductions_of_kept_windows_are_right_in_a_world_of_3 3 [shm]
+    reductions_of_kept_windows_are_right_in_a_world_of_4 4 [shm]
+}
+in_worlds! { every_move_in_kept_windows:
+    moves_of_kept_windows_are_right_in_a_world_of_3 3 [shm in_process]
 }
 in_worlds! { every_method: of_all_types_have_their_own_collectives_in_a_world_of_4 4 [shm] }
 
@@ -39,12 +48,16 @@ fn are_refused_to_groups_whose_ranks_do_not_share_memory(case: Case) {
                 assert!(matches!(error, Error::SeveralHosts { .. }), "{error}");
                 assert!(error.to_string().contains("do not all share memory"), "{error}");
             }
+            assert!(!group.shares_memory());
             assert!(!group.is_symmetric(&[1_u8]));
         };
         refused(&group);
         let half = group.split(Some(ctx.rank() / 2), 0).unwrap().unwrap();
         match ctx.kind() {
-            Kind::Mixed => drop(half.symmetric::<u64>(8).unwrap()),
+            Kind::Mixed => {
+                assert!(half.shares_memory());
+                drop(half.symmetric::<u64>(8).unwrap());
+            }
             _ => refused(&half),
         }
         works(&group);
@@ -60,6 +73,17 @@ fn every_reduction(group: &Group, digest: &mut Digest) {
 fn every_move(group: &Group, digest: &mut Digest) {
     let caller = Caller::in_window(group, group.world() * LONGEST);
     move_everything(&caller, digest, |dtype| counts(dtype, group.world()));
+}
+
+fn every_reduction_in_kept_windows(group: &Group, digest: &mut Digest) {
+    assert!(group.shares_memory());
+    let caller = Caller::in_kept_window(group, group.world() * LONGEST);
+    reduce_everything(&caller, digest, |dtype| every_way(dtype, group.world()));
+}
+
+fn every_move_in_kept_windows(group: &Group, digest: &mut Digest) {
+    let caller = Caller::in_kept_window(group, group.world() * LONGEST);
+    move_everything(&caller, digest, |dtype| every_way(dtype, group.world()));
 }
 
 fn counts(dtype: Dtype, world: usize) -> Vec<usize> {

@@ -256,6 +256,7 @@ fn a_thread_that_wants_a_window_which_it_has_is_refused_at_once() {
         let own = memory.local().unwrap();
         let again = [
             memory.local().map(drop),
+            memory.keep().map(drop),
             memory.raw(ctx.rank()).map(drop),
             memory.put(ctx.rank(), 0, &[1]),
             memory.two_shot_all_reduce(ReduceOp::Sum),
@@ -299,6 +300,7 @@ fn memory_of_a_group_that_has_ended_is_refused_on_every_rank() {
         let refused = [
             memory.barrier(0),
             memory.local().map(drop),
+            memory.keep().map(drop),
             memory.peer(0).map(drop),
             memory.raw(1).map(drop),
             memory.put(0, 0, &[1]),

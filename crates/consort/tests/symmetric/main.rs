@@ -4,13 +4,16 @@
 mod collectives;
 mod data;
 mod failure;
+mod kept;
 mod making;
 mod pool;
 mod signals;
 mod workspace;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use consort::{Builder, Group};
@@ -29,13 +32,28 @@ fn coded(by: usize, to: usize, at: usize) -> u64 {
     ((by as u64 + 1) << 48) | ((to as u64 + 1) << 32) | at as u64
 }
 
-/// How many bytes of shared memory this process has open, its own and its peers'.
-fn committed() -> u64 {
-    let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
-    let ours = open.filter(|entry| {
-        fs::read_link(entry.path()).is_ok_and(|file| file.starts_with("/memfd:consort"))
-    });
-    ours.map(|entry| fs::metadata(entry.path()).unwrap().blocks() * 512).sum()
+/// The shared memory that this process has open, its own and its peers'.
+fn arenas() -> Vec<PathBuf> {
+    let open = fs::read_dir("/proc/self/fd").unwrap().flatten().map(|entry| entry.path());
+    // Not the record, which has a name of its own.
+    let is_arena = |file: PathBuf| file.to_string_lossy().starts_with("/memfd:consort (");
+    let arenas = open.filter(|path| fs::read_link(path).is_ok_and(is_arena));
+    // One of them may be open twice.
+    let inode = |path: PathBuf| (fs::metadata(&path).unwrap().ino(), path);
+    let arenas: BTreeMap<u64, PathBuf> = arenas.map(inode).collect();
+    assert!(!arenas.is_empty(), "whoever has met has memory");
+    arenas.into_values().collect()
+}
+
+/// How many bytes of it there are, when all ranks ask, and have given back what they have dropped.
+fn committed(group: &Group) -> u64 {
+    group.barrier().unwrap();
+    // Whoever left memory before the others notices when it asks for more.
+    let latest = group.symmetric::<u8>(1).unwrap();
+    group.barrier().unwrap();
+    let bytes = arenas().iter().map(|path| fs::metadata(path).unwrap().blocks() * 512).sum();
+    latest.barrier(0).unwrap();
+    bytes
 }
 
 /// Longer than any wait that succeeds, shorter than the tests' own limit.

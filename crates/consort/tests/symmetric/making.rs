@@ -12,7 +12,7 @@ fn ranks_that_ask_for_different_memory_all_see_the_difference_and_go_on() {
         let group = meet(ctx);
         let odd = ctx.rank() == 1;
         let channels = Options::new().channels(if odd { 5 } else { 4 });
-        let before = committed();
+        let before = committed(&group);
         let errors = [
             group.symmetric::<f32>(if odd { 65 } else { 64 }).unwrap_err(),
             if odd { none(group.symmetric::<i32>(64)) } else { none(group.symmetric::<f32>(64)) },
@@ -23,7 +23,7 @@ fn ranks_that_ask_for_different_memory_all_see_the_difference_and_go_on() {
                 &Options::new().persistent(if odd { "one" } else { "other" }),
             )),
         ];
-        assert_eq!(committed(), before);
+        assert_eq!(committed(&group), before);
         // The group goes on, and so does its memory.
         let memory = group.symmetric::<i32>(1_024).unwrap();
         memory.local().unwrap().fill(1);
@@ -57,7 +57,7 @@ fn none<T: std::fmt::Debug>(made: consort::Result<T>) -> Error {
 fn memory_that_one_rank_cannot_have_no_rank_has() {
     let errors = ranks(3, |ctx| {
         let group = meet(ctx);
-        let before = committed();
+        let before = committed(&group);
         let len = if ctx.rank() == 1 { usize::MAX / 4 } else { 64 };
         let impossible = group.symmetric::<u64>(len).unwrap_err();
         // More than any machine has.
@@ -65,7 +65,7 @@ fn memory_that_one_rank_cannot_have_no_rank_has() {
         assert!(matches!(huge, Error::Memory(_)), "{huge}");
         let many = group.symmetric_with::<u8>(1, &Options::new().channels(1 << 50)).unwrap_err();
         assert!(matches!(many, Error::Memory(_)), "{many}");
-        assert_eq!(committed(), before);
+        assert_eq!(committed(&group), before);
         group.symmetric::<u8>(1).unwrap().barrier(0).unwrap();
         impossible.to_string()
     });
@@ -80,9 +80,7 @@ fn memory_that_one_rank_cannot_have_no_rank_has() {
 fn memory_is_given_back_when_every_rank_has_dropped_it() {
     ranks(3, |ctx| {
         let group = meet(ctx);
-        group.symmetric::<u8>(1).unwrap();
-        group.barrier().unwrap();
-        let before = committed();
+        let before = committed(&group);
         for round in 0..20 {
             let memory = group.symmetric::<u8>(4 << 20).unwrap();
             assert!(memory.local().unwrap().iter().all(|&byte| byte == 0));
@@ -94,12 +92,7 @@ fn memory_is_given_back_when_every_rank_has_dropped_it() {
             group.barrier().unwrap();
             drop(last);
         }
-        group.barrier().unwrap();
-        // Whoever left before the others notices when it is next asked for memory.
-        group.symmetric::<u8>(1).unwrap();
-        group.barrier().unwrap();
-        let after = committed();
-        assert!(after <= before + (64 << 10), "{before} bytes, then {after}");
+        assert_eq!(committed(&group), before);
     });
 }
 
@@ -131,14 +124,10 @@ fn subgroups_give_their_memory_back_too() {
             part.barrier().unwrap();
             part.symmetric::<u8>(1 << 20).unwrap();
         };
-        (0..3).for_each(|_| round(&group));
-        group.barrier().unwrap();
-        let before = committed();
+        round(&group);
+        let before = committed(&group);
         (0..30).for_each(|_| round(&group));
-        group.barrier().unwrap();
-        // Each has a megabyte of buffers; those who left first may not have noticed yet.
-        let after = committed();
-        assert!(after <= before + (12 << 20), "{before} bytes, then {after}");
+        assert_eq!(committed(&group), before);
     });
 }
 

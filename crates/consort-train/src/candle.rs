@@ -1,0 +1,126 @@
+//! Training with candle on many ranks.
+//!
+//! A training loop for one process becomes one for many by four lines:
+//!
+//! ```diff
+//! +let group = consort::init()?;
+//!  let variables = VarMap::new();
+//! -let model = Net::new(VarBuilder::from_varmap(&variables, DType::F32, &Device::Cpu))?;
+//! -let mut optimizer = SGD::new(variables.all_vars(), 0.1)?;
+//! +let (ddp, model) = DistributedDataParallel::new(&group, &variables, DType::F32, Net::new)?;
+//! +let mut optimizer = SGD::new(ddp.vars(), 0.1)?;
+//!  for (x, y) in batches {
+//!      let loss = loss::mse(&model.forward(&x)?, &y)?;
+//! -    optimizer.backward_step(&loss)?;
+//! +    ddp.backward_step(&mut optimizer, &loss)?;
+//!  }
+//! ```
+//!
+//! Every rank runs the same program with its own batches. [`DistributedDataParallel`] builds the model
+//! on every rank and gives all the parameters of rank 0; it averages the gradients while backward
+//! computes others; and since every rank changes its parameters by the same averages, they stay the same
+//! on all, bit by bit. The whole of it, as a program of one rank:
+//!
+//! ```
+//! use candle_core::{DType, Device, Tensor};
+//! use candle_nn::{Module, Optimizer, SGD, VarMap, linear, loss};
+//! use consort_train::candle::DistributedDataParallel;
+//!
+//! # fn main() -> consort_train::Result<()> {
+//! # let group = consort::Builder::new().rank(0).world(1).init()?;
+//! # #[cfg(any())]
+//! let group = consort::init()?;
+//! let variables = VarMap::new();
+//! let (ddp, model) = DistributedDataParallel::new(&group, &variables, DType::F32, |vb| {
+//!     linear(1, 1, vb.pp("line"))
+//! })?;
+//! let mut optimizer = SGD::new(ddp.vars(), 0.5)?;
+//! for step in 0..100 {
+//!     // Points on a line, of which every rank has its own.
+//!     let x = (step * group.world() + group.rank().index()) as f32 * 0.61 % 1.0;
+//!     let (x, y) = ([[x], [1.0 - x]], [[2.0 * x + 1.0], [3.0 - 2.0 * x]]);
+//!     let (x, y) = (Tensor::new(&x, &Device::Cpu)?, Tensor::new(&y, &Device::Cpu)?);
+//!     let loss = loss::mse(&model.forward(&x)?, &y)?;
+//!     ddp.backward_step(&mut optimizer, &loss)?;
+//! }
+//! let slope = model.weight().flatten_all()?.to_vec1::<f32>()?[0];
+//! assert!((slope - 2.0).abs() < 0.01, "{slope}");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What a step is
+//!
+//! The average over ranks of the gradients of their *mean* losses is the gradient of the mean over all
+//! examples, if all ranks have equally many. So a step of four ranks with 32 examples each is a step of
+//! one process with 128, and the learning rate is that of 128.
+//!
+//! More can be had than [`backward_step`](DistributedDataParallel::backward_step):
+//! - Between [`backward`](DistributedDataParallel::backward) and
+//!   [`step`](DistributedDataParallel::step) gradients can be looked at, or be
+//!   [cut](Gradients::clip_norm).
+//! - [`backward_local`](DistributedDataParallel::backward_local) adds up gradients of a large batch in
+//!   parts, of which only the last has to travel.
+//! - Parameters that have no part in the loss are left alone, or averaged with zeroes if they have one
+//!   on other ranks. Some of candle's operations cannot be differentiated and say nothing, so that
+//!   whatever comes before them learns nothing: `LayerNorm` with a bias, or `softmax_last_dim`. With
+//!   [`Unused::Refuse`](crate::Unused::Refuse) such parameters are an error that names them.
+//! - Models that learn in turns, such as a generator and its critic, are built by one
+//!   `DistributedDataParallel`, with an optimizer for the parameters of each.
+//!
+//! # What is not learned
+//!
+//! Variables like the running statistics of a `BatchNorm` are *buffers*: the model gets them as they are,
+//! ranks have their own while they compute, and after each step all get those of rank 0, or
+//! [what is asked for](Options::buffers).
+//!
+//! # How it works, and what it costs
+//!
+//! Candle does not say when a gradient is complete. So the model is not given its parameters but a copy
+//! of each, with an operation between the two whose backward is called with the whole gradient. It goes
+//! into a bucket of the [reducer](crate::Reducer), and travels when the bucket is full, while backward
+//! goes on. Large gradients are not copied for that: they are averaged in candle's own memory, and come back
+//! in it. The copies of parameters cost as much memory as the parameters, and a
+//! [step](DistributedDataParallel::step) brings them up to date, which is one pass over the model's
+//! memory. Whoever changes parameters by other means, such as `VarMap::load`, calls
+//! [`refresh`](DistributedDataParallel::refresh); a backward that finds other parameters than the model
+//! computes with is [refused](crate::Error::Stale).
+//!
+//! # When a rank is gone
+//!
+//! Whatever is called then gives an error of kind [`PeerGone`](consort::ErrorKind::PeerGone), which names
+//! the rank. Those that are left make a smaller group and go on with it:
+//!
+//! ```no_run
+//! # use candle_core::Tensor;
+//! # use candle_nn::{Optimizer, SGD};
+//! # use consort::{ErrorKind, Group};
+//! # use consort_train::candle::DistributedDataParallel;
+//! # fn train(mut group: Group, ddp: &DistributedDataParallel, optimizer: &mut SGD, loss: &Tensor)
+//! # -> consort_train::Result<()> {
+//! if let Err(error) = ddp.backward_step(optimizer, loss) {
+//!     if error.kind() != ErrorKind::PeerGone {
+//!         return Err(error);
+//!     }
+//!     group = group.shrink()?;
+//!     ddp.set_group(&group)?;
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod ear;
+mod error;
+mod gradients;
+mod model;
+mod numbers;
+mod options;
+mod parallel;
+mod source;
+mod taking;
+mod together;
+mod write_back;
+
+pub use gradients::Gradients;
+pub use options::{Buffers, Options};
+pub use parallel::DistributedDataParallel;

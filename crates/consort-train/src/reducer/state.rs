@@ -1,0 +1,114 @@
+//! What a reducer remembers from pass to pass.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use consort::Group;
+
+use super::ledger::Ledger;
+use crate::assign::{Caps, assign};
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+use crate::options::Settings;
+use crate::parameter::Parameter;
+use crate::pass::Mode;
+use crate::stats::Tally;
+use crate::times::Record;
+
+/// What changes from pass to pass.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) layout: Arc<Layout>,
+    /// The sizes of buckets.
+    pub(crate) caps: Caps,
+    /// How many passes have begun.
+    pub(crate) pass: u64,
+    pub(crate) phase: Phase,
+    /// How often each gradient comes, if that is known.
+    pub(crate) comes: Vec<u32>,
+    /// Whether the first pass has yet to show how often gradients come.
+    pub(crate) is_counting: bool,
+    /// In which order gradients came in the last pass that was averaged, if buckets may be made anew.
+    pub(crate) observed: Option<Vec<usize>>,
+    /// Whether buckets were made anew in the order in which gradients come.
+    pub(crate) is_rebuilt: bool,
+    /// How many passes were averaged with this group.
+    pub(crate) averaged: u64,
+    /// When the last forward pass began.
+    pub(crate) forward: Option<Instant>,
+    pub(crate) tally: Tally,
+    pub(crate) failed: Option<String>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Phase {
+    Idle,
+    Running(Running),
+    /// Somebody has the averages.
+    Held,
+}
+
+/// A pass that has begun.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) ledger: Ledger,
+    pub(crate) mode: Mode,
+    pub(crate) record: Record,
+}
+
+impl State {
+    /// Before the next pass, which nothing is known of, after so many. Every rank of the group has to call
+    /// it.
+    ///
+    /// # Errors
+    /// Why the group has ended, if it has.
+    pub(crate) fn new(
+        parameters: &[Parameter],
+        settings: &Settings,
+        group: &Group,
+        pass: u64,
+    ) -> Result<Self> {
+        let Settings { caps, is_static, rules, .. } = settings;
+        // Gradients mostly come from the last parameter to the first.
+        let order = (0..parameters.len()).rev();
+        let buckets = assign(parameters, order, caps, |parameter| rules.is_alone(parameter));
+        Ok(Self {
+            layout: Arc::new(Layout::new(parameters, buckets, rules, group)?),
+            caps: caps.clone(),
+            pass,
+            phase: Phase::Idle,
+            comes: vec![if *is_static { u32::MAX } else { 1 }; parameters.len()],
+            is_counting: *is_static,
+            observed: None,
+            is_rebuilt: false,
+            averaged: 0,
+            forward: None,
+            tally: Tally::default(),
+            failed: None,
+        })
+    }
+
+    pub(crate) fn check_alive(&self) -> Result<()> {
+        match &self.failed {
+            Some(first) => Err(Error::Failed { first: first.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// The pass of this number, if it is the one that runs.
+    pub(crate) fn running(&mut self, pass: u64, what: &'static str) -> Result<&mut Running> {
+        let now = self.pass;
+        match &mut self.phase {
+            Phase::Running(running) if now == pass => Ok(running),
+            _ => Err(Error::Over { what, pass, now }),
+        }
+    }
+
+    /// Remembers how often gradients came in the first pass.
+    pub(crate) fn count(&mut self, missing: &[(usize, u32)]) {
+        for &(index, came) in missing {
+            self.comes[index] = came;
+        }
+        self.is_counting = false;
+    }
+}

@@ -1,0 +1,11 @@
+//! Models of candle's that ranks train together.
+#![allow(clippy::unwrap_used, reason = "a test ends with the first surprise")]
+
+mod buffers;
+mod failures;
+#[path = "../../../consort/tests/invitation/mod.rs"]
+mod invitation;
+mod mistakes;
+mod nets;
+mod overlap;
+mod training;
