@@ -70,7 +70,7 @@
 //! | a table of which each batch touches some rows | [`Parameter::sparse`] |
 //! | ranks have different numbers of batches | [`Reducer::join`] |
 //! | gradients of 16 bits lose too much when they are added | [`Options::reduce_as`] |
-//! | the network is slow | hooks that send less, compared in [`CommHook`]; [`Noop`] shows what there is to gain |
+//! | the network is slow | hooks that send less: [`Cast`], [`Int8`], [`PowerSgd`], or one of your own ([`CommHook`] compares them); [`Noop`] shows what there is to gain |
 //! | the network between hosts is slower still | [`PostLocalSgd`], and [`PeriodicAverager`] or [`HierarchicalAverager`] |
 //! | the optimizer could begin before all gradients are there | [`Pass::finish_with`] |
 //! | the engine can compute into other memory, or give its own away | [`Pass::ready_with`], [`Pass::ready_owned`] |
@@ -97,9 +97,11 @@ mod pass;
 mod reduced;
 mod reducer;
 mod rows;
+mod sampler;
 mod stats;
 mod sync;
 mod times;
+mod tune;
 
 pub use assign::Caps;
 pub use averager::{HierarchicalAverager, PeriodicAverager, average};
@@ -114,6 +116,7 @@ pub use parameter::Parameter;
 pub use pass::Pass;
 pub use reduced::Reduced;
 pub use reducer::Reducer;
+pub use sampler::DistributedSampler;
 pub use stats::{Means, Stats, Value};
 pub use sync::broadcast;
 pub use times::{BucketTimes, PassTimes};
