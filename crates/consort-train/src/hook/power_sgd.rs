@@ -108,6 +108,9 @@ impl PowerSgd {
     /// Averages so many passes as they are before it compresses: 1000 if nothing is said. Local passes
     /// are not among them. They are counted anew when the reducer gets another group, in which there may
     /// be ranks that have seen none.
+    ///
+    /// It may be 0: what is kept from pass to pass belongs to parameters, and survives when buckets are made
+    /// anew after the first pass.
     #[must_use]
     pub fn after(self, passes: u64) -> Self {
         self.but(|settings| settings.after = passes)
