@@ -9,4 +9,5 @@ mod invitation;
 mod mistakes;
 mod nets;
 mod overlap;
+mod sync_batch_norm;
 mod training;
