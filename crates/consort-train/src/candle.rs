@@ -73,7 +73,8 @@
 //!
 //! Variables like the running statistics of a `BatchNorm` are *buffers*: the model gets them as they are,
 //! ranks have their own while they compute, and after each step all get those of rank 0, or
-//! [what is asked for](Options::buffers).
+//! [what is asked for](Options::buffers). A [`SyncBatchNorm`] has the statistics of all ranks' batches at
+//! once.
 //!
 //! # How it works, and what it costs
 //!
@@ -120,6 +121,7 @@ mod numbers;
 mod options;
 mod parallel;
 mod source;
+mod sync_batch_norm;
 mod taking;
 mod together;
 mod write_back;
@@ -128,3 +130,4 @@ pub use gradients::Gradients;
 pub use join::Training;
 pub use options::{Buffers, Options};
 pub use parallel::DistributedDataParallel;
+pub use sync_batch_norm::{SyncBatchNorm, sync_batch_norm};
