@@ -109,6 +109,7 @@
 //! # }
 //! ```
 
+pub mod checkpoint;
 mod ear;
 mod error;
 mod gradients;

@@ -1,13 +1,26 @@
 //! How buckets are averaged over all ranks.
 
 mod cast;
+mod noop;
+mod order;
+mod passes;
 mod pending;
+mod post_local;
+mod power_sgd;
+mod quantize;
+mod residues;
+mod stats;
 
 use consort::{Dtype, Group, ReduceOp, Target};
 use consort_sys::reduce::Kernel;
 
 pub use self::cast::Cast;
+pub use self::noop::Noop;
 pub use self::pending::Pending;
+pub use self::post_local::PostLocalSgd;
+pub use self::power_sgd::PowerSgd;
+pub use self::quantize::Int8;
+pub use self::stats::CompressionStats;
 use crate::bucket::{AllReduce, Bucket};
 use crate::error::Result;
 

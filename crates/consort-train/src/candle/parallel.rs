@@ -202,6 +202,10 @@ impl DistributedDataParallel {
         &self.reducer
     }
 
+    pub(crate) fn model(&self) -> &Model {
+        &self.model
+    }
+
     /// Begins with a group, in which all have the same parameters.
     fn start(&self, group: &Group) -> Result<()> {
         agree_on_buffers(group, &self.model, self.buffers)?;

@@ -1,7 +1,6 @@
 //! Ranks that die.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use candle_core::{DType, Tensor};
 use candle_nn::{Module, Optimizer, SGD, VarBuilder, VarMap, linear};
@@ -12,7 +11,7 @@ use consort_train::Error;
 use consort_train::candle::{DistributedDataParallel, Options};
 
 use super::nets::{
-    Alone, EXAMPLES, MLP, Net, RATE, batch, bits, distance, loss, meet, step, tolerance,
+    Alone, EXAMPLES, MLP, Net, RATE, await_all, batch, bits, distance, loss, meet, step, tolerance,
 };
 use super::overlap::Mark;
 
@@ -45,13 +44,6 @@ fn build(group: &Group, is_to_die: &Arc<Mutex<bool>>) -> (DistributedDataParalle
     DistributedDataParallel::with_options(group, &variables, DType::F32, options, build).unwrap()
 }
 
-/// Waits until all ranks are past their last call: whoever is still in it would fail there.
-fn await_all(group: &Group) {
-    while group.store().add("begun", 0).unwrap() < group.world() as i64 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 fn the_survivors_of_a_rank_that_dies_in_backward_go_on_with_a_smaller_group(case: Case) {
     let outcomes = case
         .of(3)
@@ -61,12 +53,9 @@ fn the_survivors_of_a_rank_that_dies_in_backward_go_on_with_a_smaller_group(case
             let (ddp, net) = build(&group, &is_to_die);
             (0..3).for_each(|turn| step(&ddp, &net, MLP, turn));
             let x = batch(MLP, DType::F32, ctx.rank() as usize, 3, EXAMPLES).unwrap();
-            group.store().add("begun", 1).unwrap();
             let of_x = loss(&net, &x).unwrap();
-            if ctx.rank() == 1 {
-                await_all(&group);
-                *is_to_die.lock().unwrap() = true;
-            }
+            await_all(&group);
+            *is_to_die.lock().unwrap() = ctx.rank() == 1;
             let mut optimizer = SGD::new(ddp.vars(), RATE).unwrap();
             let error = ddp.backward_step(&mut optimizer, &of_x).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::PeerGone, "{error}");

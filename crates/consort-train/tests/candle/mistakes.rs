@@ -7,7 +7,7 @@ use consort_testkit::{Case, conformance};
 use consort_train::candle::{DistributedDataParallel, Options};
 use consort_train::{Error, Unused};
 
-use super::nets::{EXAMPLES, MLP, RATE, batch, bits, loss, meet, step};
+use super::nets::{EXAMPLES, MLP, RATE, await_all, batch, bits, loss, meet, step};
 
 conformance! { [shm in_process]
     a_model_that_one_rank_cannot_build_is_given_up_by_all
@@ -188,6 +188,13 @@ fn a_parameter_without_a_gradient_is_named_if_that_is_refused(case: Case) {
         let (ddp, (used, _)) =
             DistributedDataParallel::with_options(&group, &variables, DType::F32, options, build)
                 .unwrap();
+        await_all(&group);
+        // Nobody ends the group while others are in an earlier call.
+        let mut ready = group.store().add("ready", 1).unwrap();
+        while ready < 2 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            ready = group.store().add("ready", 0).unwrap();
+        }
         let error = ddp.backward(&used.sum_all().unwrap()).unwrap_err();
         error.to_string()
     });

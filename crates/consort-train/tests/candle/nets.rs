@@ -17,6 +17,16 @@ pub(crate) fn meet(ctx: &Context) -> Group {
     invited(ctx).timeout(LONG).init().unwrap()
 }
 
+/// Waits until all ranks are past their last call: whoever is still in it when a group fails would fail
+/// there.
+pub(crate) fn await_all(group: &Group) {
+    let mut begun = group.store().add("begun", 1).unwrap();
+    while begun < group.world() as i64 {
+        std::thread::sleep(Duration::from_millis(1));
+        begun = group.store().add("begun", 0).unwrap();
+    }
+}
+
 /// A model without its types.
 pub(crate) type Net = Box<dyn Fn(&Tensor) -> Result<Tensor>>;
 
