@@ -178,6 +178,13 @@ impl Bucket {
         Self::new(Arc::new(Plan::place((*index, *count), dtype, parts.iter().map(Part::whose))))
     }
 
+    /// An empty one for some of the parameters.
+    pub(crate) fn of_parts(&self, parts: &[usize]) -> Self {
+        let Plan { index, count, dtype, parts: all, .. } = &*self.plan;
+        let some = parts.iter().map(|&part| all[part].whose());
+        Self::new(Arc::new(Plan::place((*index, *count), *dtype, some)))
+    }
+
     pub(crate) fn plan(&self) -> &Arc<Plan> {
         &self.plan
     }

@@ -61,6 +61,7 @@
 //!   [cut](Gradients::clip_norm).
 //! - [`backward_local`](DistributedDataParallel::backward_local) adds up gradients of a large batch in
 //!   parts, of which only the last has to travel.
+//! - [`join`](DistributedDataParallel::join) is for ranks that do not have the same number of batches.
 //! - Parameters that have no part in the loss are left alone, or averaged with zeroes if they have one
 //!   on other ranks. Some of candle's operations cannot be differentiated and say nothing, so that
 //!   whatever comes before them learns nothing: `LayerNorm` with a bias, or `softmax_last_dim`. With
@@ -119,6 +120,7 @@ pub mod checkpoint;
 mod ear;
 mod error;
 mod gradients;
+mod join;
 mod model;
 mod numbers;
 mod options;
@@ -130,6 +132,7 @@ mod together;
 mod write_back;
 
 pub use gradients::Gradients;
+pub use join::Training;
 pub use options::{Buffers, Options};
 pub use parallel::DistributedDataParallel;
 pub use sync_batch_norm::{SyncBatchNorm, sync_batch_norm};

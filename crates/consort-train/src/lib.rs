@@ -70,7 +70,8 @@
 //! | a table of which each batch touches some rows | [`Parameter::sparse`] |
 //! | ranks have different numbers of batches | [`Reducer::join`] |
 //! | gradients of 16 bits lose too much when they are added | [`Options::reduce_as`] |
-//! | the network is slow | hooks that send less: [`Cast`], and others of [`CommHook`] |
+//! | the network is slow | hooks that send less: [`Cast`], [`Int8`], [`PowerSgd`], or one of your own ([`CommHook`] compares them); [`Noop`] shows what there is to gain |
+//! | the network between hosts is slower still | [`PostLocalSgd`], and [`PeriodicAverager`] or [`HierarchicalAverager`] |
 //! | the optimizer could begin before all gradients are there | [`Pass::finish_with`] |
 //! | the engine can compute into other memory, or give its own away | [`Pass::ready_with`], [`Pass::ready_owned`] |
 //! | buckets are too small, or too large | [`Caps`], by hand or by measuring |
@@ -80,6 +81,7 @@
 
 mod agreement;
 mod assign;
+mod averager;
 mod bucket;
 #[cfg(feature = "candle")]
 pub mod candle;
@@ -99,11 +101,15 @@ mod sampler;
 mod stats;
 mod sync;
 mod times;
+mod tune;
 
 pub use assign::Caps;
+pub use averager::{HierarchicalAverager, PeriodicAverager, average};
 pub use bucket::{Bucket, Gradient};
 pub use error::{Error, Result};
-pub use hook::{Average, Cast, CommHook, Pending, Round};
+pub use hook::{
+    Average, Cast, CommHook, CompressionStats, Int8, Noop, Pending, PostLocalSgd, PowerSgd, Round,
+};
 pub use join::{Join, Joined, Uneven};
 pub use options::{Options, Unused};
 pub use parameter::Parameter;

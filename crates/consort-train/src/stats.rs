@@ -40,8 +40,11 @@ pub struct Stats {
     pub hook: String,
     /// The sizes of buckets that are asked for, the last for all that follow.
     pub caps: Vec<usize>,
-    /// Whether these were found by measuring.
+    /// Whether these were found by measuring ([`Caps::auto`](crate::Caps::auto)).
     pub are_caps_measured: bool,
+    /// How much communication they should leave exposed, and those before them, as computed from what was
+    /// measured.
+    pub promised: Option<(Duration, Duration)>,
     /// How many bytes each bucket has, in the order in which they travel.
     pub bucket_bytes: Vec<usize>,
     /// The parameters in each bucket.
@@ -108,6 +111,7 @@ impl Stats {
             hook: launcher.hook.name().to_owned(),
             caps: state.caps.bytes().to_vec(),
             are_caps_measured: state.caps.are_measured(),
+            promised: state.advice.as_ref().map(|it| (it.exposed, it.exposed_now)),
             bucket_bytes: state.layout.bytes().to_vec(),
             buckets: state.layout.members().to_vec(),
             is_rebuilt: state.is_rebuilt,
@@ -176,8 +180,17 @@ impl fmt::Display for Stats {
         let bytes = megabytes(self.parameter_bytes);
         writeln!(f, "parameters     {parameters}, {bytes:.3} MB")?;
         let order = if self.is_rebuilt { "in the order in which they come" } else { "as guessed" };
-        let caps = if self.are_caps_measured { ", sizes by measuring" } else { "" };
-        writeln!(f, "buckets        {}, {order}{caps}", self.bucket_bytes.len())?;
+        writeln!(f, "buckets        {}, {order}", self.bucket_bytes.len())?;
+        if let Some((now, before)) = self.promised {
+            let sizes: Vec<String> =
+                self.caps.iter().map(|&bytes| format!("{:.3} MB", megabytes(bytes))).collect();
+            let (now, before) = (ms(now), ms(before));
+            let sizes = sizes.join(", then ");
+            writeln!(
+                f,
+                "sizes          {sizes}, by measuring: {now:.3} ms exposed, not {before:.3}"
+            )?;
+        }
         writeln!(f, "hook           {hook}")?;
         writeln!(f, "passes         {passes}, {averaged} of them averaged")?;
         let Means { backward, communication, hidden, exposed, .. } = self.mean;

@@ -96,13 +96,8 @@ impl DistributedDataParallel {
     /// [`Reducer::begin`] and [`Pass::finish`] say; and [`Error::Candle`] when
     /// candle cannot differentiate the loss.
     pub fn backward(&self, loss: &Tensor) -> Result<Gradients> {
-        self.model.check_fresh()?;
-        let (pass, mut gradients) = self.listen(self.reducer.begin()?, loss)?;
-        for buffer in &self.model.buffers {
-            gradients.remove(&buffer.variable);
-        }
-        write_back(&mut pass.finish()?, &self.model.parameters, &mut gradients)?;
-        Ok(Gradients::new(self.model.clone(), gradients))
+        self.check_fresh()?;
+        self.backward_in(self.reducer.begin()?, loss)
     }
 
     /// Computes the gradients of a loss, and adds them to those of this rank until the next
@@ -164,10 +159,9 @@ impl DistributedDataParallel {
     /// # Errors
     /// Why the group has ended, if it has.
     pub fn sync_buffers(&self) -> Result<()> {
-        let buffers = self.model.buffers.iter().map(|buffer| &buffer.variable);
         match self.buffers {
-            Buffers::FromRankZero => broadcast(&self.reducer.group(), buffers, 0),
-            Buffers::Averaged => average(&self.reducer.group(), buffers),
+            Buffers::FromRankZero => broadcast(&self.reducer.group(), self.buffers(), 0),
+            Buffers::Averaged => average(&self.reducer.group(), self.buffers()),
             Buffers::Apart => Ok(()),
         }
     }
@@ -211,6 +205,31 @@ impl DistributedDataParallel {
     fn start(&self, group: &Group) -> Result<()> {
         agree_on_buffers(group, &self.model, self.buffers)?;
         self.broadcast(0)
+    }
+
+    /// Computes the gradients of a loss in a pass that has begun.
+    pub(crate) fn backward_in(&self, pass: Pass, loss: &Tensor) -> Result<Gradients> {
+        let (pass, mut gradients) = self.listen(pass, loss)?;
+        for buffer in &self.model.buffers {
+            gradients.remove(&buffer.variable);
+        }
+        write_back(&mut pass.finish()?, &self.model.parameters, &mut gradients)?;
+        Ok(Gradients::new(self.model.clone(), gradients))
+    }
+
+    /// Whether the model computes with what its parameters are now.
+    pub(crate) fn check_fresh(&self) -> Result<()> {
+        self.model.check_fresh()
+    }
+
+    /// What becomes of buffers after each step.
+    pub(crate) fn buffer_rule(&self) -> Buffers {
+        self.buffers
+    }
+
+    /// The variables that are not learned.
+    pub(crate) fn buffers(&self) -> impl Iterator<Item = &Var> + Clone {
+        self.model.buffers.iter().map(|buffer| &buffer.variable)
     }
 
     fn listen(&self, pass: Pass, loss: &Tensor) -> Result<(Pass, GradStore)> {

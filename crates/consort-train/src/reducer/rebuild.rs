@@ -1,25 +1,53 @@
 //! Buckets that are made anew when it is known in which order gradients come.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use consort::Group;
+use consort::{Group, ReduceOp};
 
 use super::inner::Inner;
 use super::state::State;
 use crate::assign::{Caps, assign};
 use crate::error::Result;
 use crate::layout::Layout;
+use crate::parameter::Parameter;
+use crate::tune::{Advice, Cost, Seen, advise};
 
 impl Inner {
     /// Before a pass: makes buckets anew if it is time to. All ranks come to it at the same time, as they
     /// have averaged the same number of passes.
     pub(crate) fn renew(&self, state: &mut State, group: &Group) -> Result<()> {
         let Some(order) = state.observed.take() else { return Ok(()) };
-        if state.averaged == AFTER {
-            let order = as_rank_0_saw(group, order)?;
-            self.lay_out(state, group, order, state.caps.clone())?;
+        let is_known = state.averaged == KNOWN;
+        let is_tried = state.averaged == TRIED && state.caps.are_guessed();
+        if !is_known && !is_tried {
+            return Ok(());
         }
-        Ok(())
+        let order = as_rank_0_saw(group, order)?;
+        let mut caps = state.caps.clone();
+        if is_tried {
+            let found = self.tune(state, group, &order)?;
+            caps = found.caps.clone().measured();
+            state.advice = Some(found);
+        }
+        self.lay_out(state, group, order, caps)
+    }
+
+    /// The best sizes, as rank 0 finds, on all ranks.
+    fn tune(&self, state: &State, group: &Group, order: &[usize]) -> Result<Advice> {
+        let bytes = self.parameters.iter().map(Parameter::bytes).sum();
+        let cost = measure(group, bytes)?;
+        let mut advice = Advice::none(&state.caps);
+        if let (Some(last), Some(cost)) = (state.tally.last(), &cost) {
+            let at = |&index: &usize| (index, last.ready[index].unwrap_or(last.backward));
+            let ready: Vec<(usize, Duration)> = order.iter().map(at).collect();
+            let seen = Seen { parameters: &self.parameters, ready: &ready, end: last.backward };
+            let rules = &self.settings.rules;
+            advice = advise(seen, cost, &state.caps, |parameter| rules.is_alone(parameter));
+        }
+        let mut words = advice.to_words();
+        group.broadcast(&mut words, 0)?;
+        Advice::of_words(words)
     }
 
     /// Puts parameters into buckets of these sizes in this order, with what was added up.
@@ -49,5 +77,25 @@ fn as_rank_0_saw(group: &Group, order: Vec<usize>) -> Result<Vec<usize>> {
     Ok(order.into_iter().map(|index| index as usize).collect())
 }
 
+/// How long the group takes for how many bytes, up to this many. Every rank has to call it.
+fn measure(group: &Group, most: usize) -> Result<Option<Cost>> {
+    let mut points = Vec::new();
+    for bytes in SIZES.into_iter().filter(|&bytes| bytes <= most.max(SIZES[0])) {
+        let mut numbers = vec![0.0_f32; bytes / size_of::<f32>()];
+        for _ in 0..=TURNS {
+            let began = Instant::now();
+            group.all_reduce(&mut numbers, ReduceOp::Sum)?;
+            points.push((bytes, began.elapsed()));
+        }
+    }
+    Ok(Cost::new(points))
+}
+
 /// After so many passes the order of gradients is known.
-const AFTER: u64 = 1;
+const KNOWN: u64 = 1;
+/// After so many a pass is as all that follow: nothing is done for the first time.
+const TRIED: u64 = 5;
+/// So many bytes are tried out,
+const SIZES: [usize; 3] = [64 << 10, 1 << 20, 8 << 20];
+/// so many times, after a first one that does not count as it is slower.
+const TURNS: usize = 3;

@@ -14,6 +14,7 @@ use crate::parameter::Parameter;
 use crate::pass::Mode;
 use crate::stats::Tally;
 use crate::times::Record;
+use crate::tune::Advice;
 
 /// What changes from pass to pass.
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub(crate) struct State {
     pub(crate) layout: Arc<Layout>,
     /// The sizes of buckets.
     pub(crate) caps: Caps,
+    /// What measuring has found.
+    pub(crate) advice: Option<Advice>,
     /// How many passes have begun.
     pub(crate) pass: u64,
     pub(crate) phase: Phase,
@@ -43,7 +46,7 @@ pub(crate) struct State {
 #[derive(Debug)]
 pub(crate) enum Phase {
     Idle,
-    Running(Running),
+    Running(Box<Running>),
     /// Somebody has the averages.
     Held,
 }
@@ -75,6 +78,7 @@ impl State {
         Ok(Self {
             layout: Arc::new(Layout::new(parameters, buckets, rules, group)?),
             caps: caps.clone(),
+            advice: None,
             pass,
             phase: Phase::Idle,
             comes: vec![if *is_static { u32::MAX } else { 1 }; parameters.len()],

@@ -6,6 +6,7 @@ mod checkpoints;
 mod failures;
 #[path = "../../../consort/tests/invitation/mod.rs"]
 mod invitation;
+mod join;
 mod mistakes;
 mod nets;
 mod overlap;

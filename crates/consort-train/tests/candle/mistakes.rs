@@ -189,6 +189,7 @@ fn a_parameter_without_a_gradient_is_named_if_that_is_refused(case: Case) {
             DistributedDataParallel::with_options(&group, &variables, DType::F32, options, build)
                 .unwrap();
         await_all(&group);
+        await_all(&group);
         let error = ddp.backward(&used.sum_all().unwrap()).unwrap_err();
         error.to_string()
     });

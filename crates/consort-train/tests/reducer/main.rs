@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends with the first surprise")]
 
 mod averages;
+mod compression;
 mod failures;
 #[path = "../../../consort/tests/invitation/mod.rs"]
 mod invitation;

@@ -2,7 +2,7 @@
 
 use consort::Dtype;
 use consort_testkit::{Case, conformance};
-use consort_train::{Average, Cast, Options, Reducer, Value};
+use consort_train::{Average, Caps, Cast, Options, Parameter, Reducer, Value};
 
 use super::model::{average, check, give, gradient, meet, parameters, reducer};
 
@@ -15,6 +15,7 @@ conformance! { [shm in_process]
     nothing_travels_before_the_end_if_it_is_delayed
     buckets_are_where_all_ranks_of_a_host_reach_them
     what_a_reducer_tells_is_what_it_did
+    sizes_of_buckets_are_found_by_measuring_and_are_the_same_on_all_ranks
 }
 
 fn a_gradient_whose_memory_is_given_is_averaged_there(case: Case) {
@@ -124,7 +125,7 @@ fn buckets_are_where_all_ranks_of_a_host_reach_them(case: Case) {
             let pass = reducer.begin().unwrap();
             give(&group, &reducer, &pass, 0..20);
             let averages = pass.finish().unwrap();
-            for index in (0..20).filter(|&at| reducer.parameters()[at].len() > 0) {
+            for index in (0..20).filter(|&at| !reducer.parameters()[at].is_empty()) {
                 assert!(group.is_symmetric(averages.gradient::<f32>(index).unwrap().unwrap()));
             }
         }
@@ -199,4 +200,29 @@ fn what_a_reducer_tells_is_what_it_did(case: Case) {
         drop(pass.finish().unwrap());
         assert!(!reducer.stats().could_be_static);
     });
+}
+
+fn sizes_of_buckets_are_found_by_measuring_and_are_the_same_on_all_ranks(case: Case) {
+    let all = case.run(3, |ctx| {
+        let group = meet(ctx);
+        let parameter = |at: usize| Parameter::new(format!("{at}"), Dtype::F32, &[40_000 + at]);
+        let parameters: Vec<Parameter> = (0..12).map(parameter).collect();
+        let options = Options::new().caps(Caps::auto());
+        let reducer = Reducer::new(&group, parameters, options).unwrap();
+        let guess = reducer.stats();
+        assert_eq!((&guess.caps[..], guess.promised), (Caps::default().bytes(), None));
+        for _ in 0..8 {
+            let pass = reducer.begin().unwrap();
+            let number = pass.number();
+            give(&group, &reducer, &pass, (0..12).map(|at| (at * 5 + ctx.rank() as usize) % 12));
+            check(&group, &reducer, number, &pass.finish().unwrap());
+        }
+        let found = reducer.stats();
+        assert!(found.are_caps_measured && found.caps.len() == 2);
+        let (exposed, before) = found.promised.unwrap();
+        assert!(exposed <= before);
+        assert!(found.to_string().contains("by measuring"), "{found}");
+        (found.caps, found.buckets, (exposed, before))
+    });
+    assert!(all.iter().all(|found| *found == all[0]), "{all:?}");
 }
