@@ -69,6 +69,11 @@
 //! - Models that learn in turns, such as a generator and its critic, are built by one
 //!   `DistributedDataParallel`, with an optimizer for the parameters of each.
 //!
+//! # Data and files
+//!
+//! A [`DistributedSampler`](crate::DistributedSampler) says which examples a rank has in each epoch.
+//! [`checkpoint`] keeps a model in a file, and gives it back to any number of ranks.
+//!
 //! # What is not learned
 //!
 //! Variables like the running statistics of a `BatchNorm` are *buffers*: the model gets them as they are,
