@@ -87,8 +87,8 @@ pub enum Error {
 
     /// A pass was begun while there is another.
     #[error(
-        "pass {pass} has begun, and is neither finished nor dropped: one backward pass is reduced after \
-         the other; let several forward passes share one pass, or use Reducer::begin_local for those that \
+        "pass {pass} has begun, and neither is it finished or dropped nor are its averages (Reduced): one \
+         backward pass is reduced after the other; let several forward passes share one pass, or use Reducer::begin_local for those that \
          only add to the gradients"
     )]
     Pending {
@@ -180,6 +180,8 @@ pub enum Error {
     Failed {
         /// What failed.
         first: String,
+        /// The case that it belongs to.
+        kind: ErrorKind,
     },
 }
 
@@ -201,7 +203,8 @@ impl Error {
             #[cfg(feature = "candle")]
             Self::Candle(_) => ErrorKind::Mistake,
             Self::Differs { .. } | Self::Diverged { .. } => ErrorKind::Mismatch,
-            Self::Hook { .. } | Self::Failed { .. } => ErrorKind::Aborted,
+            Self::Hook { .. } => ErrorKind::Aborted,
+            Self::Failed { kind, .. } => *kind,
         }
     }
 }
