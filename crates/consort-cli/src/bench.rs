@@ -10,7 +10,7 @@
 mod against;
 mod agenda;
 mod args;
-mod asker;
+pub(crate) mod asker;
 pub(crate) mod bytes;
 mod data;
 mod hosts;
@@ -30,7 +30,7 @@ mod samples;
 mod setting;
 mod sketch;
 mod table;
-mod timing;
+pub(crate) mod timing;
 mod witness;
 mod work;
 
@@ -42,6 +42,7 @@ use consort_sys::hop::cache_line_latency;
 
 use against::Contest;
 use agenda::Agenda;
+pub(crate) use agenda::can_be_written;
 pub(crate) use args::Args;
 use hosts::Hosts;
 use measurer::{Measurer, Refusal};
