@@ -5,7 +5,8 @@
 //! All of them are processes that stay alive and sleep between points, so that a [`Contest`] can ask them
 //! in turn and everyone meets the same machine. Every rank times itself in the same way (`timing`) on
 //! the same numbers (`data`); what comes of it is a [`Record`](record::Record), shown as a line of
-//! JSON, a row of a `table`, a `sketch` for the terminal or a `plot`.
+//! JSON, a row of a `table`, a `sketch` for the terminal or a `plot`. What collectives are for is measured
+//! by `ddp`: steps of training.
 
 mod against;
 mod agenda;
@@ -13,6 +14,7 @@ mod args;
 pub(crate) mod asker;
 pub(crate) mod bytes;
 mod data;
+pub(crate) mod ddp;
 mod hosts;
 mod measurer;
 mod memory;
@@ -23,10 +25,12 @@ mod plot;
 mod point;
 mod process;
 pub(crate) mod rank;
+mod ranks;
 pub(crate) mod raw;
 mod record;
 mod report;
 mod samples;
+mod seat;
 mod setting;
 mod sketch;
 mod table;
@@ -44,6 +48,7 @@ use against::Contest;
 use agenda::Agenda;
 pub(crate) use agenda::can_be_written;
 pub(crate) use args::Args;
+use args::Other;
 use hosts::Hosts;
 use measurer::{Measurer, Refusal};
 use ours::Ours;
@@ -55,6 +60,9 @@ use witness::Witnessed;
 
 /// Exit code 1 when something could not be measured, 2 when it made no sense to begin.
 pub(crate) fn main(args: &Args) -> ExitCode {
+    if let Some(Other::Ddp(args)) = &args.other {
+        return ddp::main(args);
+    }
     let agenda = match Agenda::of(args) {
         Ok(agenda) => agenda,
         Err(error) => {

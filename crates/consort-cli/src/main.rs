@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         Command::Trace(args) => logged(|| trace::main(&args)),
         Command::Top(args) => logged(|| top::main(&args)),
         Command::BenchRank => bench::rank::main(),
+        Command::BenchDdpRank => bench::ddp::rank::main(),
         Command::BenchRaw => bench::raw::end::main(),
         Command::Reach(args) => doctor::reach::main(args),
         Command::Rank(args) => run::shim::main(args),
@@ -78,6 +79,10 @@ enum Command {
     /// What `bench` starts for each rank.
     #[command(name = "__bench_rank", hide = true)]
     BenchRank,
+
+    /// What `bench ddp` starts for each rank.
+    #[command(name = "__bench_ddp_rank", hide = true)]
+    BenchDdpRank,
 
     /// What `bench` starts to see what sockets can do.
     #[command(name = "__bench_raw", hide = true)]

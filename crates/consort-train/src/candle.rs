@@ -69,11 +69,17 @@
 //! - Models that learn in turns, such as a generator and its critic, are built by one
 //!   `DistributedDataParallel`, with an optimizer for the parameters of each.
 //!
+//! # Data and files
+//!
+//! A [`DistributedSampler`](crate::DistributedSampler) says which examples a rank has in each epoch.
+//! [`checkpoint`] keeps a model in a file, and gives it back to any number of ranks.
+//!
 //! # What is not learned
 //!
 //! Variables like the running statistics of a `BatchNorm` are *buffers*: the model gets them as they are,
 //! ranks have their own while they compute, and after each step all get those of rank 0, or
-//! [what is asked for](Options::buffers).
+//! [what is asked for](Options::buffers). A [`SyncBatchNorm`] has the statistics of all ranks' batches at
+//! once.
 //!
 //! # How it works, and what it costs
 //!
@@ -120,6 +126,7 @@ mod numbers;
 mod options;
 mod parallel;
 mod source;
+mod sync_batch_norm;
 mod taking;
 mod together;
 mod write_back;
@@ -128,3 +135,4 @@ pub use gradients::Gradients;
 pub use join::Training;
 pub use options::{Buffers, Options};
 pub use parallel::DistributedDataParallel;
+pub use sync_batch_norm::{SyncBatchNorm, sync_batch_norm};

@@ -26,6 +26,20 @@ use crate::error::Result;
 
 /// A way to average a bucket over all ranks.
 ///
+/// | hook | bytes for a number of `f32` | what it loses |
+/// |---|---|---|
+/// | [`Average`] | 4 | nothing |
+/// | [`Cast`] | 2 | digits: 3 of 7 are left with `f16`, 2 with `bf16` |
+/// | [`Int8`] | 1.02 | what is less than the 254th part of the largest number in a block |
+/// | [`PowerSgd`] | 4 · rank · (1 / rows + 1 / columns) | what is not in a few directions |
+/// | [`PostLocalSgd`] | 4 within parts, none between them | that all ranks have the same parameters |
+/// | [`Noop`] | none | everything: it is for measuring |
+///
+/// `Int8` and `PowerSgd` can add what they have lost to the next gradients, so that it arrives later. A
+/// `Cast` can be put before any of them ([`Cast::with`]).
+///
+/// # Writing one
+///
 /// It is given buckets in the same order on every rank, and has to make the same calls of the group on
 /// every rank. What it begins in [`start`](Self::start) travels while backward goes on. What has to
 /// follow is done when the bucket is waited for, by what the [`Pending`] holds: on every rank in the

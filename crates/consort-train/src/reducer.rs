@@ -179,7 +179,7 @@ impl Reducer {
             layout.complete(index);
         }
         let record = Record::new(state.comes.len(), state.forward.take(), Instant::now());
-        state.phase = Phase::Running(Running { ledger, mode, record });
+        state.phase = Phase::Running(Box::new(Running { ledger, mode, record }));
         Ok(Pass::new(self.inner.clone(), layout, state.pass, mode))
     }
 

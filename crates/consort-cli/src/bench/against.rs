@@ -34,11 +34,7 @@ impl Comparison {
 
     /// Whether the cores moved between the measurements, so that they cannot be compared.
     pub(crate) fn is_shaky(&self) -> bool {
-        let hops = self.records.iter().flatten().filter_map(|record| record.hop_us);
-        let (least, most) = hops.fold((f64::MAX, 0.0), |(least, most), hop| {
-            (f64::min(least, hop), f64::max(most, hop))
-        });
-        most > SHAKY * least
+        is_shaky(self.records.iter().flatten().filter_map(|record| record.hop_us))
     }
 }
 
@@ -117,6 +113,13 @@ impl<'a> Contest<'a> {
         record.hop_us = hop.map(to_four_places);
         Ok(record)
     }
+}
+
+/// Whether cache lines took so different times from core to core that the cores moved meanwhile.
+pub(crate) fn is_shaky(hops: impl Iterator<Item = f64>) -> bool {
+    let (least, most) = hops
+        .fold((f64::MAX, 0.0), |(least, most), hop| (f64::min(least, hop), f64::max(most, hop)));
+    most > SHAKY * least
 }
 
 /// Near and far differ by more than this, noise by less.

@@ -122,7 +122,8 @@ fn rounded(asked: &[(usize, Point)]) -> Option<String> {
     Some(format!("sizes are rounded to whole elements for each rank: {changes}{more}"))
 }
 
-fn must_exist(name: &PeerName, folder: &Path) -> Result<(), String> {
+/// Whether there is such a peer; if not, which there are.
+pub(crate) fn must_exist(name: &PeerName, folder: &Path) -> Result<(), String> {
     let found = peers_in(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     if found.iter().any(|it| it == name.as_str()) {
         return Ok(());

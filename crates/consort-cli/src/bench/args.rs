@@ -6,6 +6,7 @@ use std::str::FromStr;
 use consort_sys::dtype::{Dtype, ReduceOp};
 
 use super::bytes;
+use super::ddp;
 use super::op::Op;
 use super::point::Point;
 use super::setting::{Setting, Transport};
@@ -16,8 +17,12 @@ use super::setting::{Setting, Transport};
 /// a call, what 99 of 100 calls stay below, and the bandwidth. Measure on an otherwise idle machine:
 /// a single busy process elsewhere changes everything below a millisecond.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true,
+          disable_help_subcommand = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) other: Option<Other>,
+
     /// What to measure: all_reduce, broadcast, reduce, all_gather, reduce_scatter, gather, scatter,
     /// all_to_all, send_recv, barrier, or all of them.
     #[arg(value_name = "OP", default_value = "all_reduce", value_parser = parse_ops)]
@@ -95,6 +100,12 @@ pub(crate) struct Args {
     /// Print one JSON object a line instead of tables.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What is not a matter of single calls.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub(crate) enum Other {
+    Ddp(ddp::Args),
 }
 
 /// The name of a program in the peers' folder.
@@ -210,6 +221,8 @@ Examples:
       consort bench -n 2 --transport tcp --against gloo,openmpi,mpich,intelmpi
   Two hosts with two ranks each, against TCP between all four:
       consort bench -n 4 --hosts 2
+  What communication adds to a step of data-parallel training:
+      consort bench ddp --against torch
   For a script:
       consort bench all --json | jq -c '[.op, .bytes, .p50_us]'
 

@@ -4,48 +4,16 @@
 //! what it has timed. Between points it sleeps in the kernel like every peer.
 
 use std::error::Error;
-use std::io::{self, BufRead};
 use std::process::ExitCode;
 
-use consort::{Builder, Group};
-use serde::{Deserialize, Serialize};
+use consort::Group;
 
-use super::asker::{end_with, say};
-use super::hosts;
+use super::asker::say;
 use super::point::Point;
 use super::samples::Samples;
+use super::seat;
 use super::timing;
 use super::work::Work;
-
-/// Who a rank is. It is told in a pipe, because others can read command lines and environments.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Seat {
-    /// Its number.
-    pub(crate) rank: u32,
-    /// How many there are.
-    pub(crate) world: u32,
-    /// Where they meet.
-    pub(crate) address: String,
-    /// Who may.
-    pub(crate) secret: String,
-    /// How they reach each other.
-    pub(crate) transport: String,
-    /// Whether what goes over TCP is sealed.
-    pub(crate) encrypt: bool,
-    /// Whether its buffers lie in symmetric memory.
-    pub(crate) symmetric: bool,
-    /// The host that it runs on, if not the one that it was started on.
-    pub(crate) host: Option<String>,
-    /// The process that asks; the rank ends with it.
-    pub(crate) asker: u32,
-}
-
-/// What a rank says when it has met the others.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Met {
-    /// Its number.
-    pub(crate) met: u32,
-}
 
 /// Measures until there are no more points.
 pub(crate) fn main() -> ExitCode {
@@ -59,22 +27,8 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn serve() -> Result<(), Box<dyn Error>> {
-    let mut lines = io::stdin().lock().lines();
-    let seat: Seat = serde_json::from_str(&lines.next().ok_or("nobody says who this rank is")??)?;
-    end_with(seat.asker)?;
-    if let Some(host) = &seat.host {
-        hosts::enter(host)?;
-    }
-    let group = Builder::new()
-        .rank(seat.rank)
-        .world(seat.world)
-        .address(&seat.address)?
-        .secret(seat.secret.parse()?)
-        .transport(seat.transport.parse()?)
-        .encrypt(seat.encrypt)
-        .init()?;
-    say(&Met { met: seat.rank })?;
-    for line in lines {
+    let (seat, group, questions) = seat::take()?;
+    for line in questions {
         match measure(&group, &line?.parse()?, seat.symmetric) {
             Ok(samples) => say(&samples)?,
             Err(Failure::Point(error)) => say(&serde_json::json!({ "error": error }))?,

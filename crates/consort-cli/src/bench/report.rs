@@ -90,7 +90,7 @@ fn title(comparison: &Comparison) -> String {
 }
 
 /// Whoever closed the pipe has seen enough; the measuring goes on for the plot.
-fn show(text: &str) -> Result<(), String> {
+pub(crate) fn show(text: &str) -> Result<(), String> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

@@ -161,7 +161,8 @@ fn gigabytes(rate: f64) -> String {
     }
 }
 
-fn with_commas(number: u64) -> String {
+/// Groups of three digits.
+pub(crate) fn with_commas(number: u64) -> String {
     let digits = number.to_string();
     let groups: Vec<&str> = digits
         .as_bytes()

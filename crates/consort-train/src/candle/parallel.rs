@@ -180,7 +180,8 @@ impl DistributedDataParallel {
     /// buffers of its rank 0, since a failure may have come between two ranks' steps.
     ///
     /// What an optimizer knows of earlier steps is its own, and cannot be sent: one that knows something,
-    /// like `AdamW`, has to be made anew on all ranks.
+    /// like `AdamW`, has to be made anew on all ranks. A layer that has a group, like
+    /// [`SyncBatchNorm`](super::SyncBatchNorm), has to be given the other one, too.
     ///
     /// # Errors
     /// As [`Reducer::set_group`] and [`broadcast`](Self::broadcast).

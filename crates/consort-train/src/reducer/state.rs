@@ -46,7 +46,7 @@ pub(crate) struct State {
 #[derive(Debug)]
 pub(crate) enum Phase {
     Idle,
-    Running(Running),
+    Running(Box<Running>),
     /// Somebody has the averages.
     Held,
 }

@@ -10,4 +10,5 @@ mod join;
 mod mistakes;
 mod nets;
 mod overlap;
+mod sync_batch_norm;
 mod training;
