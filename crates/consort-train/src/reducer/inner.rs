@@ -219,8 +219,8 @@ impl Inner {
         }
     }
 
-    /// A pass was dropped before its end.
-    pub(crate) fn abandon(&self, pass: u64, layout: &Layout) {
+    /// A pass was dropped before its end, perhaps for a reason that is known.
+    pub(crate) fn abandon(&self, pass: u64, layout: &Layout, why: Option<&str>) {
         let mut state = self.state();
         let comes = state.comes.clone();
         let Ok(running) = state.running(pass, "the end") else { return };
@@ -229,7 +229,9 @@ impl Inner {
         let mode = running.mode;
         state.phase = Phase::Idle;
         if has_begun {
-            let reason = format!("pass {pass} was dropped before its end, when buckets had gone");
+            let why = why.map_or(String::new(), |why| format!(": {why}"));
+            let reason =
+                format!("pass {pass} was dropped before its end, when buckets had gone{why}");
             state.failed.get_or_insert_with(|| reason.clone());
             drop(state);
             self.launcher().group.abort(&reason);
