@@ -91,7 +91,8 @@
 //! [step](DistributedDataParallel::step) brings them up to date, which is one pass over the model's
 //! memory. Whoever changes parameters by other means, such as `VarMap::load`, calls
 //! [`refresh`](DistributedDataParallel::refresh); a backward that finds other parameters than the model
-//! computes with is [refused](crate::Error::Stale).
+//! computes with is [refused](crate::Error::Stale). It looks at some numbers of each: the change of an
+//! optimizer is seen, that of a few numbers among thousands may not be.
 //!
 //! # When a rank is gone
 //!

@@ -148,9 +148,20 @@ pub enum Error {
 
     /// A parameter was changed, and the model still computes with what it was before.
     #[error(
-        "parameter {name:?} is not what the model computes with: have DistributedDataParallel::step or          backward_step call the optimizer, or call refresh after parameters were changed by other means"
+        "parameter {name:?} is not what the model computes with: have DistributedDataParallel::step or \
+         backward_step call the optimizer, or call refresh after parameters were changed by other means"
     )]
     Stale {
+        /// The first one.
+        name: String,
+    },
+
+    /// A loss was computed with the variable of a parameter, past what the model was given for it.
+    #[error(
+        "the loss was computed with the variable of parameter {name:?}, whose gradient nobody averages: \
+         compute with the tensor that the model has of it (which its VarBuilder gave), not with the Var"
+    )]
+    Bypassed {
         /// The first one.
         name: String,
     },
@@ -199,7 +210,8 @@ impl Error {
             | Self::Unused { .. }
             | Self::Changed { .. }
             | Self::Elsewhere { .. }
-            | Self::Stale { .. } => ErrorKind::Mistake,
+            | Self::Stale { .. }
+            | Self::Bypassed { .. } => ErrorKind::Mistake,
             #[cfg(feature = "candle")]
             Self::Candle(_) => ErrorKind::Mistake,
             Self::Differs { .. } | Self::Diverged { .. } => ErrorKind::Mismatch,

@@ -238,6 +238,13 @@ impl Pass {
         parameter.is_some_and(|parameter| self.inner.settings.rules.is_adopted(parameter))
     }
 
+    /// Is dropped before its end for a reason, which the other ranks hear of if they are waiting.
+    #[cfg(feature = "candle")]
+    pub(crate) fn abandon_because(mut self, why: &str) {
+        self.is_over = true;
+        self.inner.abandon(self.number, &self.layout, Some(why));
+    }
+
     /// Notes that a gradient has come, puts it where it belongs, and sends what is complete.
     fn bring(&self, index: usize, put: impl FnOnce() -> Result<()>) -> Result<()> {
         self.inner.take(self.number, index)?;
@@ -275,7 +282,7 @@ impl Pass {
 impl Drop for Pass {
     fn drop(&mut self) {
         if !self.is_over {
-            self.inner.abandon(self.number, &self.layout);
+            self.inner.abandon(self.number, &self.layout, None);
         }
     }
 }

@@ -91,10 +91,17 @@ impl DistributedDataParallel {
     /// Computes the gradients of a loss, and averages them over all ranks while others are computed,
     /// with what [`backward_local`](Self::backward_local) has left.
     ///
+    /// The loss has to be computed with the tensors that the model was given, also where it has terms of
+    /// parameters alone, such as a penalty for large ones: gradients of [`vars`](Self::vars) themselves are
+    /// not averaged, and refused. An operation whose own backward differentiates something has to do so
+    /// with copies of parameters: it cannot be told whether such gradients belong to the loss.
+    ///
     /// # Errors
-    /// [`Error::Stale`] when parameters were changed and the model does not know; what
-    /// [`Reducer::begin`] and [`Pass::finish`] say; and [`Error::Candle`] when
-    /// candle cannot differentiate the loss.
+    /// [`Error::Stale`] when parameters were changed and the model does not know, as far as is
+    /// [seen](super#how-it-works-and-what-it-costs); what [`Reducer::begin`] and [`Pass::finish`] say;
+    /// [`Error::Bypassed`] when the loss was computed with variables; and [`Error::Candle`] when candle
+    /// cannot differentiate the loss. If gradients were on their way by then, the others wait for the rest:
+    /// the group is ended for all, with the reason. Otherwise all is as it was before.
     pub fn backward(&self, loss: &Tensor) -> Result<Gradients> {
         self.check_fresh()?;
         self.backward_in(self.reducer.begin()?, loss)
@@ -105,7 +112,7 @@ impl DistributedDataParallel {
     /// travels. Gradients are added, not averaged, so divide the loss by the number of parts.
     ///
     /// # Errors
-    /// As [`backward`](Self::backward).
+    /// As [`backward`](Self::backward), but nobody waits: gradients that came before the failure stay added.
     pub fn backward_local(&self, loss: &Tensor) -> Result<()> {
         self.model.check_fresh()?;
         let (pass, _) = self.listen(self.reducer.begin_local()?, loss)?;
@@ -233,7 +240,11 @@ impl DistributedDataParallel {
     }
 
     fn listen(&self, pass: Pass, loss: &Tensor) -> Result<(Pass, GradStore)> {
-        self.ear.listen(pass, || loss.backward())
+        self.ear.listen(pass, self.model.parts_of(loss), || {
+            let gradients = loss.backward()?;
+            self.model.check_through(&gradients)?;
+            Ok(gradients)
+        })
     }
 }
 

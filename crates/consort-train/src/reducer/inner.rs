@@ -231,8 +231,8 @@ impl Inner {
         }
     }
 
-    /// A pass was dropped before its end.
-    pub(crate) fn abandon(&self, pass: u64, layout: &Layout) {
+    /// A pass was dropped before its end, perhaps for a reason that is known.
+    pub(crate) fn abandon(&self, pass: u64, layout: &Layout, why: Option<&str>) {
         let mut state = self.state();
         let comes = state.comes.clone();
         let Ok(running) = state.running(pass, "the end") else { return };
@@ -240,7 +240,9 @@ impl Inner {
             (running.ledger.has_begun(), running.ledger.is_touched(&comes));
         state.phase = Phase::Idle;
         if has_begun {
-            let reason = format!("pass {pass} was dropped before its end, when buckets had gone");
+            let why = why.map_or(String::new(), |why| format!(": {why}"));
+            let reason =
+                format!("pass {pass} was dropped before its end, when buckets had gone{why}");
             let failure = Failure { text: reason.clone(), kind: ErrorKind::Aborted };
             state.failed.get_or_insert(failure);
             drop(state);

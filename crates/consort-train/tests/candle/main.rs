@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends with the first surprise")]
 
 mod buffers;
+mod bypasses;
 mod checkpoints;
 mod failures;
 #[path = "../../../consort/tests/invitation/mod.rs"]
