@@ -16,6 +16,7 @@
 
 mod control;
 mod guard;
+mod leaving;
 #[cfg(test)]
 mod models;
 mod signal;
@@ -294,12 +295,16 @@ impl Windows {
     /// Says that this rank uses nobody's window any more. That it has no hold on one is proven by the
     /// borrow.
     pub fn leave(&mut self) {
-        (0..self.shape.world).for_each(|rank| self.control(rank).leave());
+        (0..self.shape.world).for_each(|rank| leaving::leave(self.control(rank).left(self.me)));
     }
 
     /// Whether nobody uses this rank's window any more. It may be used for something else then.
-    pub fn is_deserted(&self) -> bool {
-        self.control(self.me).left() as usize == self.shape.world
+    ///
+    /// `has_ended` is asked of each rank that has not left, and says whether its process is certain
+    /// to have ended: then it uses nothing any more.
+    pub fn is_deserted(&self, has_ended: impl FnMut(usize) -> bool) -> bool {
+        let control = self.control(self.me);
+        leaving::is_deserted((0..self.shape.world).map(|rank| control.left(rank)), has_ended)
     }
 
     /// Takes a window's lock, for this rank alone.

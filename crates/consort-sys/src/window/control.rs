@@ -3,11 +3,10 @@
 //! | line | words |
 //! |---|---|
 //! | 0 | the lock: its state, its sleepers |
-//! | 1 | how many ranks use the window no more |
-//! | 2 + *r* | whether rank *r* visits, how many of its threads wait to be alone |
-//! | 2 + world + *c* · world + *r* | what rank *r* signals on channel *c* |
+//! | 1 + *r* | whether rank *r* visits, how many of its threads wait to be alone, whether it has left |
+//! | 1 + world + *c* · world + *r* | what rank *r* signals on channel *c* |
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 
 use super::{LINE, Shape};
 use crate::arena::Arena;
@@ -43,16 +42,10 @@ impl<'a> Control<'a> {
         Line { control: self, line: FIRST + world + channel * world + from }
     }
 
-    /// Counts a rank that uses the window no more. It must not look at it again: once all are
-    /// counted its owner gives it away. That also is why every rank counts itself in everyone's
-    /// block, not just in its own.
-    pub(super) fn leave(self) {
-        // Pairs with `left`: whatever was done with the window is done before it is given away.
-        self.word(1, 0).fetch_add(1, Ordering::AcqRel);
-    }
-
-    pub(super) fn left(self) -> u32 {
-        self.word(1, 0).load(Ordering::Acquire)
+    /// Whether a rank has left. Only that rank writes it.
+    #[inline]
+    pub(super) fn left(self, rank: usize) -> &'a AtomicU32 {
+        self.word(FIRST + rank, 8)
     }
 
     #[inline]
@@ -133,4 +126,4 @@ impl<'a> Line<'a> {
 }
 
 /// The lines before those of the ranks.
-const FIRST: usize = 2;
+const FIRST: usize = 1;

@@ -6,6 +6,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
+use super::leaving::{is_deserted, leave};
 use super::signal::{doze_for_more, doze_until, raise, reaches, take, waiting};
 use crate::word::model::{ModelWord, model};
 
@@ -110,5 +111,38 @@ fn nobody_passes_a_barrier_before_the_other_has_come() {
         let thread = thread::spawn(move || rank(1, other_pads, other_cells));
         rank(0, pads, cells);
         thread.join().unwrap();
+    });
+}
+
+/// Scenario *leaving*, with a rank that has died.
+#[test]
+fn a_window_is_given_away_after_the_last_look_at_it() {
+    model(|| {
+        let shared = Arc::new(([0; 3].map(|_| ModelWord::new()), UnsafeCell::new(0)));
+        let others = [1, 2].map(|me: usize| {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let (left, window) = &*shared;
+                // SAFETY: loom itself checks that nobody writes the cell meanwhile.
+                assert_eq!(window.with(|window| unsafe { *window }), 0);
+                if me == 1 {
+                    leave(&left[me]);
+                }
+            })
+        });
+        let (left, window) = &*shared;
+        leave(&left[0]);
+        let [living, dying] = others;
+        // The end of a process is known after all that it did.
+        let mut dying = Some(dying);
+        let deserted = is_deserted(left, |rank| {
+            rank == 2 && dying.take().is_some_and(|dying| dying.join().is_ok())
+        });
+        if deserted {
+            // SAFETY: loom itself checks that nobody else is in the cell meanwhile.
+            window.with_mut(|window| unsafe { *window = 1 });
+        }
+        living.join().unwrap();
+        dying.into_iter().for_each(|dying| dying.join().unwrap());
     });
 }

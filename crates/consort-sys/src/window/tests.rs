@@ -228,13 +228,48 @@ fn counts_wrap_around() {
 fn a_window_is_deserted_when_every_rank_has_left_it() {
     let mut ranks = ranks(3, 1, 8);
     for leaving in [1, 0, 2] {
-        assert!(ranks.iter().all(|windows| !windows.is_deserted()));
+        assert!(ranks.iter().all(|windows| !windows.is_deserted(all_live)));
         ranks[leaving].leave();
     }
-    assert!(ranks.iter().all(Windows::is_deserted));
+    assert!(ranks.iter().all(|windows| windows.is_deserted(all_live)));
     // What one does with its memory then is nothing to the others.
     ranks[0].clear();
-    assert!(ranks[1].is_deserted() && ranks[2].is_deserted());
+    assert!(ranks[1].is_deserted(all_live) && ranks[2].is_deserted(all_live));
+}
+
+#[test]
+fn a_rank_that_has_ended_has_left_whether_it_said_so_or_not() {
+    for said_so in [false, true] {
+        let mut ranks = ranks(4, 2, 8);
+        let ended = |rank| rank == 2;
+        if said_so {
+            ranks[2].leave();
+        }
+        for leaving in [3, 0, 1] {
+            // It stands for nobody else.
+            assert!(ranks.iter().all(|windows| !windows.is_deserted(ended)), "{said_so}");
+            ranks[leaving].leave();
+        }
+        for windows in &ranks {
+            assert!(windows.is_deserted(ended), "{said_so}");
+            assert_eq!(windows.is_deserted(all_live), said_so);
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_ended_while_it_left_is_gone_from_every_window() {
+    let mut ranks = ranks(3, 1, 8);
+    // As far as it came.
+    leaving::leave(ranks[2].control(0).left(2));
+    [0, 1].iter().for_each(|&rank: &usize| ranks[rank].leave());
+    assert!(ranks[0].is_deserted(all_live) && !ranks[1].is_deserted(all_live));
+    assert!(ranks[..2].iter().all(|windows| windows.is_deserted(|rank| rank == 2)));
+}
+
+/// No process has ended.
+fn all_live(_: usize) -> bool {
+    false
 }
 
 #[test]

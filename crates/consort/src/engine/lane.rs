@@ -50,8 +50,12 @@ impl Neighbour {
 
     /// Whether its process has ended, and not in good order.
     pub(crate) fn is_dead(&self) -> bool {
-        let has_ended = self.life.as_ref().is_some_and(|life| life.sign() == Sign::Ended);
-        has_ended && !self.parting.has_taken_leave()
+        self.has_ended() && !self.parting.has_taken_leave()
+    }
+
+    /// Whether its process has ended, for certain and in whatever order: then it uses no memory.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.life.as_ref().is_some_and(|life| life.sign() == Sign::Ended)
     }
 
     /// What it leaves when it ends.

@@ -4,7 +4,8 @@
 //! - **Places do not overlap.** They are taken from the arena's own space, and each rank tells the others
 //!   only places that it has taken: a board, a ground and a post for each group, a window and its control
 //!   block for each allocation of symmetric memory. What is told is checked to lie in the arena of
-//!   whoever tells it, and a place is given back only when every rank has left the group or the memory.
+//!   whoever tells it, and a place is given back only when every rank has left the group or the memory,
+//!   or its process has ended.
 //! - **Bytes are viewed in turn.** The board's steps say who may read and who may write a ground's
 //!   buffers when (`board/README.md`), the rings' words who may in a post (`ring/README.md`). All of a
 //!   group's steps are taken by the one thread that holds its lane, and its messages are moved under the

@@ -7,7 +7,7 @@ use consort_sys::dtype::Dtype;
 use consort_sys::window::{Place, Shape, Windows};
 
 use super::rendezvous::{Card, Kind, Trouble, digest, exchange};
-use crate::engine::Cause;
+use crate::engine::{Cause, Neighbour};
 use crate::error::{Error, Result};
 use crate::group::{Group, Job};
 
@@ -41,6 +41,8 @@ pub(crate) struct Held {
     data: Piece,
     /// Shared with the windows that are [kept](super::Kept), each of which keeps the block as well.
     windows: Arc<Windows>,
+    /// Those who have the windows in common.
+    neighbours: Arc<[Neighbour]>,
 }
 
 impl Wanted<'_> {
@@ -108,7 +110,8 @@ impl Block {
             (None, Some((pieces, shape))) => {
                 let windows = Arc::new(pieces.open(group, shape, &cards)?);
                 let Pieces { control, data } = pieces;
-                let held = Some(Held { control, data, windows });
+                let neighbours = group.commons()?.neighbours().clone();
+                let held = Some(Held { control, data, windows, neighbours });
                 let job = group.shared.job.clone();
                 Ok(Arc::new(Self { number, dtype: wanted.dtype, held, job }))
             }
@@ -172,9 +175,10 @@ impl Held {
         Arc::get_mut(&mut self.windows).expect("whoever keeps a window keeps its block longer")
     }
 
-    /// Whether every rank has left: only then may it be used for something else.
+    /// Whether every rank has left, or its process has ended: only then may it be used for something
+    /// else.
     pub(crate) fn is_deserted(&self) -> bool {
-        self.windows.is_deserted()
+        self.windows.is_deserted(|rank| self.neighbours[rank].has_ended())
     }
 
     /// Leaves it as it is for those who still use it.
@@ -210,7 +214,7 @@ impl Pieces {
     fn open(&self, group: &Group, shape: Shape, cards: &[Card]) -> Result<Windows> {
         let commons = group.commons()?;
         let place = |(rank, card): (usize, &Card)| Place {
-            arena: commons.arena(rank).clone(),
+            arena: commons.neighbours()[rank].arena.clone(),
             control: card.places[0] as usize,
             data: card.places[1] as usize,
         };

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use consort_sys::arena::Arena;
 use consort_sys::dtype::Element;
 use consort_sys::window::Plain;
 
@@ -52,9 +51,9 @@ impl Commons {
         &self.lookout
     }
 
-    /// A rank's shared memory.
-    pub(super) fn arena(&self, rank: usize) -> &Arena {
-        &self.neighbours[rank].arena
+    /// The group's ranks.
+    pub(super) fn neighbours(&self) -> &Arc<[Neighbour]> {
+        &self.neighbours
     }
 
     /// Requests are made one after the other: their numbers have to be the same on all ranks.

@@ -1,6 +1,7 @@
 //! Symmetric memory between real processes.
 #![allow(clippy::unwrap_used, reason = "a test ends with the first surprise")]
 
+mod bereaved;
 mod collectives;
 mod data;
 mod failure;

@@ -66,7 +66,7 @@ fn ranks_that_dropped_different_parts_are_told_and_can_make_up_for_it() {
         pool.symmetric::<u32>(10).unwrap().barrier(0).unwrap();
         error.to_string()
     });
-    let size = 64 * (2 + 2 + 2 * 16) + 64;
+    let size = 64 * (1 + 2 + 2 * 16) + 64;
     for error in errors {
         let expected = format!("place in the pool: 0 on rank 0, {size} on rank 1");
         assert!(error.contains(&expected), "{error}");
