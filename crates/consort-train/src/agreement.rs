@@ -1,7 +1,5 @@
 //! Whether all ranks train the same model in the same way.
 
-use std::fmt::Write;
-
 use consort::{Dtype, Group};
 use serde::{Deserialize, Serialize};
 
@@ -104,7 +102,6 @@ pub(crate) fn gather(group: &Group, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
 
 /// Holds every rank's card against the first one.
 fn compare(cards: &[Option<Card>]) -> String {
-    let mut text = String::new();
     let Some(Some(first)) = cards.first() else {
         return "what rank 0 has cannot be read: is it of another version?".to_owned();
     };
@@ -115,14 +112,16 @@ fn compare(cards: &[Option<Card>]) -> String {
             None => lines.push(format!("what rank {rank} has cannot be read")),
         }
     }
-    for line in lines.iter().take(SHOWN) {
-        let _ = writeln!(text, "  {line}");
+    in_lines(&lines)
+}
+
+/// The first few of what has to be said, and how many more there are.
+pub(crate) fn in_lines(all: &[String]) -> String {
+    let mut shown: Vec<String> = all.iter().take(SHOWN).map(|line| format!("  {line}")).collect();
+    if all.len() > SHOWN {
+        shown.push(format!("  and {} more", all.len() - SHOWN));
     }
-    if lines.len() > SHOWN {
-        let _ = writeln!(text, "  and {} more", lines.len() - SHOWN);
-    }
-    text.truncate(text.trim_end().len());
-    text
+    shown.join("\n")
 }
 
 fn sizes(caps: &Caps) -> String {
@@ -137,3 +136,18 @@ fn in_words(parameter: &Parameter) -> String {
 }
 
 const SHOWN: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_lines_the_first_are_shown_and_the_others_counted() {
+        let lines: Vec<String> = (0..SHOWN + 2).map(|at| format!("line {at}")).collect();
+        assert_eq!(in_lines(&lines[..2]), "  line 0\n  line 1");
+        assert_eq!(in_lines(&lines[..SHOWN]).lines().count(), SHOWN);
+        let text = in_lines(&lines);
+        assert!(text.ends_with("  line 19\n  and 2 more"), "{text}");
+        assert_eq!(in_lines(&[]), "");
+    }
+}

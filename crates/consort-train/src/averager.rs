@@ -7,7 +7,7 @@ use consort::{Dtype, Group};
 
 pub use self::pieces::average;
 use self::schedule::Schedule;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Replaces a model's parameters by the average of all ranks' every few steps: for training in which ranks
 /// take steps of their own, as with [`PostLocalSgd`](crate::PostLocalSgd).
@@ -64,6 +64,12 @@ impl PeriodicAverager {
             average(&self.group, pieces)?;
         }
         Ok(is_due)
+    }
+
+    /// Goes on with another group, as after one of the ranks is gone: steps are counted on. A step whose
+    /// average has failed was taken. Whoever has only come has to have as many steps behind it.
+    pub fn set_group(&mut self, group: &Group) {
+        self.group = group.clone();
     }
 
     /// How many steps were taken.
@@ -127,6 +133,22 @@ impl HierarchicalAverager {
         let group = &self.groups[level];
         average(group, pieces)?;
         Ok(Some(group))
+    }
+
+    /// Goes on with other groups, one for each period in the order in which these were given. As
+    /// [`PeriodicAverager::set_group`].
+    ///
+    /// # Errors
+    /// When there are not as many groups as periods; all stays as it was then.
+    pub fn set_groups(&mut self, groups: impl IntoIterator<Item = Group>) -> Result<()> {
+        let groups: Vec<Group> = groups.into_iter().collect();
+        let (given, needed) = (groups.len(), self.groups.len());
+        if given != needed {
+            let what = format!("{given} groups for {needed} periods: give one for each");
+            return Err(Error::Argument(what));
+        }
+        self.groups = groups;
+        Ok(())
     }
 
     /// How many steps were taken.

@@ -1,5 +1,6 @@
 //! How buckets are averaged over all ranks.
 
+mod boxed;
 mod cast;
 mod noop;
 mod order;

@@ -85,6 +85,7 @@ mod averager;
 mod bucket;
 #[cfg(feature = "candle")]
 pub mod candle;
+mod chance;
 mod convert;
 mod error;
 mod hook;

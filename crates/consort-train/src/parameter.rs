@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 /// # Ok::<(), consort_train::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Told")]
 pub struct Parameter {
     name: String,
     dtype: Dtype,
@@ -112,6 +113,31 @@ impl Parameter {
     }
 }
 
+/// A parameter as somebody else describes it, who may say anything.
+#[derive(Deserialize)]
+struct Told {
+    name: String,
+    dtype: Dtype,
+    shape: Vec<usize>,
+    strides: Vec<usize>,
+    is_sparse: bool,
+}
+
+impl TryFrom<Told> for Parameter {
+    type Error = Error;
+
+    fn try_from(told: Told) -> Result<Self> {
+        let Told { name, dtype, shape, strides, is_sparse } = told;
+        // Dimensions without elements count as well: strides are made of them.
+        let mut sizes = shape.iter().map(|size| *size.max(&1));
+        if sizes.try_fold(dtype.size(), usize::checked_mul).is_none() {
+            return Err(Error::Layout { name, shape, strides });
+        }
+        let parameter = Self::new(name, dtype, &shape).with_strides(&strides)?;
+        if is_sparse { parameter.sparse() } else { Ok(parameter) }
+    }
+}
+
 fn row_major(shape: &[usize]) -> Vec<usize> {
     let mut strides = vec![1; shape.len()];
     for at in (1..shape.len()).rev() {
@@ -143,6 +169,29 @@ fn is_dense(shape: &[usize], strides: &[usize]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_read_has_to_be_what_could_have_been_made() {
+        let read = |shape: &[usize], strides: &[usize], is_sparse: bool| {
+            let told = ("w", Dtype::F32, shape, strides, is_sparse);
+            postcard::from_bytes::<Parameter>(&postcard::to_stdvec(&told).unwrap())
+        };
+        let parameter = Parameter::new("w", Dtype::F32, &[2, 3]);
+        assert_eq!(read(&[2, 3], &[3, 1], false).unwrap(), parameter);
+        assert_eq!(read(&[2, 3], &[3, 1], true).unwrap(), parameter.clone().sparse().unwrap());
+        let by_columns = parameter.with_strides(&[1, 2]).unwrap();
+        assert_eq!(read(&[2, 3], &[1, 2], false).unwrap(), by_columns);
+        for (shape, strides, is_sparse) in [
+            (&[2, 3][..], &[6, 2][..], false),
+            (&[2, 3], &[3], false),
+            (&[2, 3], &[1, 2], true),
+            (&[], &[], true),
+            (&[usize::MAX, 2], &[2, 1], false),
+            (&[0, usize::MAX, 2], &[2, 2, 1], false),
+        ] {
+            assert!(read(shape, strides, is_sparse).is_err(), "{shape:?} {strides:?}");
+        }
+    }
 
     #[test]
     fn any_order_of_dimensions_is_dense_and_gaps_or_overlaps_are_not() {

@@ -2,6 +2,7 @@
 
 use consort::Group;
 
+use crate::chance::Chance;
 use crate::error::{Error, Result};
 
 /// Which examples of a data set a rank has, and in which order, in each epoch. Together the ranks have
@@ -91,7 +92,8 @@ impl DistributedSampler {
     pub fn indices(&self, epoch: u64) -> Vec<usize> {
         let mut all: Vec<usize> = (0..self.examples).collect();
         if let Some(seed) = self.seed {
-            shuffle(&mut all, &mut Generator::new(seed, epoch));
+            // Mixed, so that no epoch of one seed is one of another.
+            shuffle(&mut all, &mut Chance::at(Chance::at(seed).word() ^ epoch));
         }
         let places = (0..self.len()).map(|turn| turn * self.world + self.rank);
         places.map(|place| all[place % self.examples]).collect()
@@ -115,49 +117,11 @@ impl DistributedSampler {
 
 /// Puts them into an order of which every one is as likely as any other: each place, from the last to the
 /// first, gets one of those that are left.
-fn shuffle(all: &mut [usize], generator: &mut Generator) {
+fn shuffle(all: &mut [usize], chance: &mut Chance) {
     for last in (1..all.len()).rev() {
-        all.swap(last, generator.below(last + 1));
+        all.swap(last, chance.below(last + 1));
     }
 }
-
-/// Numbers that look random: SplitMix64, a counter whose bits are mixed. They are the same on every
-/// machine.
-struct Generator(u64);
-
-impl Generator {
-    fn new(seed: u64, epoch: u64) -> Self {
-        // Mixed, so that no epoch of one seed is one of another.
-        Self(mixed(seed.wrapping_add(GOLDEN)) ^ epoch)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(GOLDEN);
-        mixed(self.0)
-    }
-
-    /// A number from 0 to one less than this. Those are drawn again that would make some likelier than
-    /// others.
-    fn below(&mut self, end: usize) -> usize {
-        let end = end as u64;
-        let fair = u64::MAX - u64::MAX % end;
-        loop {
-            let number = self.next();
-            if number < fair {
-                return (number % end) as usize;
-            }
-        }
-    }
-}
-
-fn mixed(number: u64) -> u64 {
-    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
-}
-
-/// An odd number near 2^64 divided by the golden ratio: multiples of it are spread evenly.
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[cfg(test)]
 mod tests {
@@ -186,14 +150,6 @@ mod tests {
         let sampler = DistributedSampler::of(10, 0, 1).unwrap().shuffled(42);
         assert_eq!(sampler.indices(0), [4, 6, 7, 0, 9, 5, 1, 2, 3, 8]);
         assert_eq!(sampler.indices(1), [8, 7, 9, 0, 1, 2, 5, 6, 4, 3]);
-    }
-
-    #[test]
-    fn numbers_are_those_of_splitmix64() {
-        let mut generator = Generator(1_234_567);
-        let first =
-            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
-        assert_eq!([(); 3].map(|()| generator.next()), first);
     }
 
     #[test]

@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 use candle_core::DType;
 use safetensors::SafeTensors;
 
-use crate::agreement::gather;
+use crate::agreement::{gather, in_lines};
 use crate::candle::model::{Model, set};
 use crate::candle::parallel::DistributedDataParallel;
 use crate::candle::together::all_well;
@@ -135,7 +135,7 @@ fn read(model: &Model, path: &Path) -> Result<BTreeMap<String, String>, Box<dyn 
     let tensors = SafeTensors::deserialize(&bytes)?;
     let differences = compare(model, &tensors)?;
     if !differences.is_empty() {
-        return Err(in_lines(&differences).into());
+        return Err(format!("it is of another model\n{}", in_lines(&differences)).into());
     }
     for (name, variable) in model.variables() {
         set(variable, tensors.tensor(name)?.data())?;
@@ -168,17 +168,9 @@ fn compare(model: &Model, tensors: &SafeTensors<'_>) -> Result<Vec<String>, Box<
     Ok(differences)
 }
 
-fn in_lines(differences: &[String]) -> String {
-    let shown = differences.iter().take(SHOWN).map(|line| format!("\n  {line}"));
-    let more = differences.len().saturating_sub(SHOWN);
-    let rest = if more > 0 { format!("\n  and {more} more") } else { String::new() };
-    format!("it is of another model{}{rest}", shown.collect::<String>())
-}
-
 fn in_words(path: &Path, error: &dyn Any) -> String {
     format!("{}: {error}", path.display())
 }
 
 /// Under which note it is said what has written a file.
 const MAKER: &str = "consort-train";
-const SHOWN: usize = 20;

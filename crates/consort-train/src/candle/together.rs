@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use candle_core::{DType, Var};
-use consort::symm::Plain;
-use consort::{Group, ReduceOp, bf16, f16};
+use candle_core::Var;
+use consort::Group;
 
-use crate::agreement::gather;
+use crate::agreement::{gather, in_lines};
 use crate::candle::model::{Model, set};
-use crate::candle::numbers::{is_learned, with_bytes};
+use crate::candle::numbers::{dtype, is_learned, with_bytes};
 use crate::candle::options::Buffers;
 use crate::error::{Error, Result};
 
@@ -46,7 +45,7 @@ pub(crate) fn agree_on_buffers(group: &Group, model: &Model, buffers: Buffers) -
                 (mine, its) if mine == its => {}
                 (mine, its) => {
                     let (mine, its) = (mine.unwrap_or(NOTHING), its.unwrap_or(NOTHING));
-                    differences.push(format!("  rank 0 has {mine}, rank {rank} has {its}"));
+                    differences.push(format!("rank 0 has {mine}, rank {rank} has {its}"));
                     break;
                 }
             }
@@ -54,7 +53,7 @@ pub(crate) fn agree_on_buffers(group: &Group, model: &Model, buffers: Buffers) -
     }
     match differences.is_empty() {
         true => Ok(()),
-        false => Err(Error::Differs { differences: differences.join("\n") }),
+        false => Err(Error::Differs { differences: in_lines(&differences) }),
     }
 }
 
@@ -85,38 +84,17 @@ pub(crate) fn exchange<'a>(
 }
 
 /// Gives all ranks the averages of their variables, and whole numbers from rank 0.
-pub(crate) fn average<'a>(group: &Group, variables: impl Iterator<Item = &'a Var>) -> Result<()> {
-    let (learned, whole): (Vec<&Var>, Vec<&Var>) =
-        variables.partition(|variable| is_learned(variable.dtype()));
-    for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
-        let of_dtype = learned.iter().copied().filter(|variable| variable.dtype() == dtype);
-        let of_dtype: Vec<&Var> = of_dtype.collect();
-        match dtype {
-            DType::F32 => average_of::<f32>(group, &of_dtype)?,
-            DType::F64 => average_of::<f64>(group, &of_dtype)?,
-            DType::F16 => average_of::<f16>(group, &of_dtype)?,
-            _ => average_of::<bf16>(group, &of_dtype)?,
-        }
-    }
-    broadcast(group, whole.into_iter(), 0)
-}
-
-fn average_of<T: Plain>(group: &Group, variables: &[&Var]) -> Result<()> {
-    if variables.is_empty() {
-        return Ok(());
-    }
-    let mut numbers: Vec<T> = Vec::new();
-    for variable in variables {
-        with_bytes(variable, |bytes| numbers.extend_from_slice(bytemuck::cast_slice(bytes)))?;
-    }
-    group.all_reduce(&mut numbers, ReduceOp::Avg)?;
-    let mut rest = &numbers[..];
-    for variable in variables {
-        let (mine, others) = rest.split_at(variable.elem_count());
-        set(variable, bytemuck::cast_slice(mine))?;
-        rest = others;
-    }
-    Ok(())
+pub(crate) fn average<'a>(
+    group: &Group,
+    variables: impl Iterator<Item = &'a Var> + Clone,
+) -> Result<()> {
+    let learned = variables.clone().filter(|it| is_learned(it.dtype()));
+    let dtypes = learned.clone().map(|it| dtype(it.dtype())).collect::<Result<Vec<_>, _>>()?;
+    exchange(learned, |pieces| {
+        let pieces = dtypes.into_iter().zip(pieces.iter_mut().map(|piece| &mut **piece));
+        crate::average(group, &mut pieces.collect::<Vec<_>>())
+    })?;
+    broadcast(group, variables.filter(|it| !is_learned(it.dtype())), 0)
 }
 
 /// Whether all ranks have the same parameters, bit by bit.

@@ -1,6 +1,5 @@
 //! Gradients that travel as a few columns.
 
-mod chance;
 mod grouping;
 mod journey;
 mod kept;

@@ -39,6 +39,7 @@ fn a_step_that_the_model_does_not_know_of_is_not_taken_for_good(case: Case) {
             assert!(matches!(&error, Error::Stale { name } if name == "first.weight"), "{error}");
             let words = error.to_string();
             assert!(words.contains("refresh") && words.contains("backward_step"), "{words}");
+            assert!(!words.contains("  "), "{words}");
         }
         ddp.refresh().unwrap();
         let before = loss(&net, &x).unwrap().to_scalar::<f32>().unwrap();

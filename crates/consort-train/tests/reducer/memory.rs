@@ -12,6 +12,7 @@ conformance! { [shm tcp mixed in_process]
 conformance! { [shm in_process]
     memory_is_given_only_where_it_helps_and_results_are_the_same
     a_gradient_is_computed_where_it_travels
+    averages_are_the_same_bits_however_gradients_are_given
     nothing_travels_before_the_end_if_it_is_delayed
     buckets_are_where_all_ranks_of_a_host_reach_them
     what_a_reducer_tells_is_what_it_did
@@ -114,6 +115,47 @@ fn a_gradient_is_computed_where_it_travels(case: Case) {
         assert!(pass.ready_with(0, |_: &mut [f64], _| Ok(())).is_err());
         assert!(pass.ready_with(20, |_: &mut [f32], _| Ok(())).is_err());
     });
+}
+
+fn averages_are_the_same_bits_however_gradients_are_given(case: Case) {
+    let all = case.run(3, |ctx| {
+        let group = meet(ctx);
+        // Thirds, so that sums and averages are rounded.
+        let mine = |index: usize, len: usize| -> Vec<f32> {
+            let code = |at: usize| (at * 7 + ctx.rank() as usize * 31 + index * 101) % 251;
+            (0..len).map(|at| code(at) as f32 / 3.0 + 0.1).collect()
+        };
+        let found = [0, 1, 2].map(|way| {
+            let reducer = reducer(&group, Options::new().adopt(500));
+            let len = |index: usize| reducer.parameters()[index].len();
+            let mut found = Vec::new();
+            // Also after buckets were made anew.
+            for _ in 0..2 {
+                let pass = reducer.begin().unwrap();
+                for (index, mine) in (0..20).rev().map(|index| (index, mine(index, len(index)))) {
+                    let write = |room: &mut [f32], _| {
+                        room.copy_from_slice(&mine);
+                        Ok(())
+                    };
+                    match way {
+                        0 => pass.ready(index, &mine),
+                        1 => pass.ready_with(index, write),
+                        _ => pass.ready_owned(index, mine),
+                    }
+                    .unwrap();
+                }
+                let averages = pass.finish().unwrap();
+                let numbers = (0..20).flat_map(|index| averages.gradient::<f32>(index).unwrap());
+                found.push(numbers.flatten().map(|number| number.to_bits()).collect::<Vec<u32>>());
+            }
+            found
+        });
+        assert!(found[0] == found[1] && found[0] == found[2]);
+        found
+    });
+    assert!(all.iter().all(|one| *one == all[0]));
+    let is_rounded = |bits: &u32| (f32::from_bits(*bits) * 3.0).fract() != 0.0;
+    assert!(all[0][0][0].iter().filter(|bits| is_rounded(bits)).count() > 100);
 }
 
 fn buckets_are_where_all_ranks_of_a_host_reach_them(case: Case) {

@@ -8,11 +8,13 @@ use super::model::{begin_to_fail, fail, give, meet, parameters, reducer, step};
 
 conformance! { [shm tcp mixed in_process]
     ranks_with_different_models_are_all_shown_both
+    ranks_with_different_layouts_are_all_shown_both
     a_parameter_without_a_gradient_is_named_on_every_rank_if_that_is_refused
 }
 conformance! { [in_process]
     what_does_not_fit_is_refused_and_the_pass_goes_on
     a_pass_is_used_once_and_one_after_the_other
+    a_pass_goes_on_when_another_was_begun_within_it
     a_graph_that_changes_is_not_static
     a_gradient_that_could_not_be_written_may_come_again
     a_pass_that_is_dropped_takes_what_was_added_up_with_it
@@ -57,6 +59,22 @@ fn ranks_with_different_models_are_all_shown_both(case: Case) {
     ]) {
         assert!(text.contains(part), "{text}");
         assert!(!text.contains("rank 1"), "{text}");
+    }
+}
+
+fn ranks_with_different_layouts_are_all_shown_both(case: Case) {
+    let told = case.run(3, |ctx| {
+        let group = meet(ctx);
+        let strides = if ctx.rank() == 1 { [1, 2] } else { [3, 1] };
+        let parameter = Parameter::new("w", Dtype::F32, &[2, 3]).with_strides(&strides).unwrap();
+        let error = Reducer::new(&group, vec![parameter], Options::new()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Mismatch);
+        error.to_string()
+    });
+    let both = "parameter 0: rank 0 has \"w\", f32 [2, 3] with strides [3, 1], \
+                rank 1 has \"w\", f32 [2, 3] with strides [1, 2]";
+    for text in &told {
+        assert!(text.contains(both) && !text.contains("rank 2"), "{text}");
     }
 }
 
@@ -111,6 +129,26 @@ fn a_pass_is_used_once_and_one_after_the_other(case: Case) {
         assert!(matches!(reducer.begin_local(), Err(Error::Pending { .. })));
         drop(held);
         step(&group, &reducer);
+    });
+}
+
+fn a_pass_goes_on_when_another_was_begun_within_it(case: Case) {
+    case.run(2, |ctx| {
+        let group = meet(ctx);
+        let reducer = reducer(&group, Options::new());
+        for _ in 0..3 {
+            let outer = reducer.begin().unwrap();
+            let number = outer.number();
+            // Before anything has come, in the middle, when buckets have gone, and at the end.
+            for index in (0..20).rev() {
+                for inner in [reducer.begin(), reducer.begin_local()] {
+                    assert!(matches!(inner, Err(Error::Pending { pass }) if pass == number));
+                }
+                give(&group, &reducer, &outer, index..index + 1);
+            }
+            assert!(matches!(reducer.begin(), Err(Error::Pending { pass }) if pass == number));
+            super::model::check(&group, &reducer, number, &outer.finish().unwrap());
+        }
     });
 }
 

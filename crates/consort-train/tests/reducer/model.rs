@@ -86,12 +86,17 @@ pub(crate) fn step(group: &Group, reducer: &Reducer) {
 /// whoever is still in an earlier pass would fail there.
 pub(crate) fn begin_to_fail(group: &Group, reducer: &Reducer, does_harm: bool) -> Pass {
     let pass = reducer.begin().unwrap();
+    come_to_fail(group, does_harm);
+    pass
+}
+
+/// The same before something else that fails.
+pub(crate) fn come_to_fail(group: &Group, does_harm: bool) {
     let mut begun = group.store().add("begun", 1).unwrap();
     while does_harm && begun < group.world() as i64 {
         std::thread::sleep(Duration::from_millis(1));
         begun = group.store().add("begun", 0).unwrap();
     }
-    pass
 }
 
 /// Gives these gradients of a pass that fails somewhere. Says why.

@@ -168,9 +168,10 @@ What the columns mean (all times in milliseconds):
   alone     the median of the steps without, on the same ranks at the same time
   exposed   step less alone: what communication adds. Measure with more
             --rounds if it is small beside them, and on an idle machine
-  hidden    the part of the time in which gradients were on their way that
-            backward computed, by the clock of whoever averages them
-            (PyTorch's is read in its first steps, after which it stops)
+  hidden    the part of the time from the first bucket's start until the last
+            was there in which backward computed, by the clock of whoever
+            averages them (PyTorch's is read in its first steps, after which
+            it stops)
   first     the first step of all, in processes that have done nothing yet
   tenth     the tenth
   ratio     a peer's exposed time by ours: above 1 ours is shorter. ~ marks

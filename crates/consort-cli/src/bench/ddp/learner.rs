@@ -62,8 +62,8 @@ impl Learner {
     /// What is known of the last step's communication.
     pub(crate) fn pass(&self) -> Option<Pass> {
         let times = self.averaging.as_ref()?.reducer().times()?;
-        let nanos = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        Some(Pass { communication: nanos(times.communication), hidden: nanos(times.hidden) })
+        let way = times.buckets.iter().map(|bucket| (bucket.launched, bucket.done));
+        Pass::spanning(way, times.backward)
     }
 }
 

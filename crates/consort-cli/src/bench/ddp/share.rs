@@ -1,5 +1,7 @@
 //! What one rank has timed, and what all of them make of it.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 /// When steps of one rank began and ended, in nanoseconds of the clock that all ranks share.
@@ -20,10 +22,27 @@ pub(crate) struct Share {
 /// How long gradients were on their way in one backward pass, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Pass {
-    /// From the first bucket's start until the last was there.
+    /// From the first bucket's start until the last was there, with what lies between them: as PyTorch
+    /// counts it.
     pub(crate) communication: u64,
-    /// The part of it during which backward computed.
+    /// The part of it before backward's end.
     pub(crate) hidden: u64,
+}
+
+impl Pass {
+    /// Of buckets that were on their way from and until then, and a backward that lasted so long. `None`
+    /// without buckets.
+    pub(crate) fn spanning(
+        buckets: impl Iterator<Item = (Duration, Duration)> + Clone,
+        backward: Duration,
+    ) -> Option<Self> {
+        let first = buckets.clone().map(|(launched, _)| launched).min()?;
+        let last = buckets.map(|(_, done)| done).max()?;
+        let nanos = |until: Duration| {
+            u64::try_from(until.saturating_sub(first).as_nanos()).unwrap_or(u64::MAX)
+        };
+        Some(Self { communication: nanos(last), hidden: nanos(last.min(backward)) })
+    }
 }
 
 /// The times of steps in milliseconds: from the earliest start to the latest end over ranks.
@@ -60,6 +79,17 @@ mod tests {
         assert!(spans(&[vec![(0, 1)], vec![]]).is_err());
         assert!(spans(&[vec![], vec![]]).is_err());
         assert!(spans(&[]).is_err());
+    }
+
+    #[test]
+    fn a_pass_spans_gaps_and_is_hidden_until_backward_ends() {
+        let at = Duration::from_nanos;
+        let buckets = [(at(10), at(20)), (at(30), at(50)), (at(35), at(45))];
+        let pass = |backward| Pass::spanning(buckets.into_iter(), at(backward)).unwrap();
+        assert_eq!(pass(32), Pass { communication: 40, hidden: 22 });
+        assert_eq!(pass(5), Pass { communication: 40, hidden: 0 });
+        assert_eq!(pass(60), Pass { communication: 40, hidden: 40 });
+        assert_eq!(Pass::spanning([].into_iter(), at(5)), None);
     }
 
     #[test]

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use super::chance::Chance;
 use super::grouping::Block;
 use super::matrix::{Real, orthonormalise};
 use super::settings::Settings;
+use crate::chance::Chance;
 use crate::hook::residues::Residues;
 
 /// What is known of matrices from earlier passes.

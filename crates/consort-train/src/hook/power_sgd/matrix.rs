@@ -8,7 +8,7 @@ use std::ops::{Add, Div, Mul, Sub};
 
 use consort::symm::Plain;
 
-use super::chance::Chance;
+use crate::chance::Chance;
 
 /// Numbers to compute with.
 pub(crate) trait Real:

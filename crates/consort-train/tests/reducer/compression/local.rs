@@ -1,18 +1,21 @@
 //! Gradients that are averaged among a few, and models that are averaged now and then.
 
 use consort::{Dtype, ErrorKind, Group, bf16};
-use consort_testkit::{Case, conformance};
+use consort_testkit::{Case, Outcome, conformance};
 use consort_train::{
     Cast, HierarchicalAverager, Noop, Options, PeriodicAverager, PostLocalSgd, Reducer,
 };
 
 use super::{parameters, pass};
-use crate::model::{begin_to_fail, fail, meet};
+use crate::model::{begin_to_fail, come_to_fail, fail, meet};
 
 conformance! { [shm tcp mixed in_process]
     all_average_at_first_and_then_those_of_a_part
     models_that_have_drifted_apart_are_one_again
     what_fails_in_a_part_is_told_to_the_others
+}
+conformance! { [shm tcp]
+    steps_are_counted_on_when_a_rank_is_gone
 }
 conformance! { [shm in_process]
     everyone_keeps_its_own_gradients_if_there_is_no_part
@@ -234,4 +237,52 @@ fn larger_periods_average_among_more(case: Case) {
         }
         assert!(HierarchicalAverager::new([(2, group.clone()), (2, group)]).is_err());
     });
+}
+
+fn steps_are_counted_on_when_a_rank_is_gone(case: Case) {
+    let outcomes = case
+        .of(3)
+        .start(|ctx| {
+            let group = meet(ctx);
+            let mut periodic = PeriodicAverager::new(&group, 3).unwrap().after(1);
+            let levels = [(2, group.clone()), (6, group.clone())];
+            let mut hierarchical = HierarchicalAverager::new(levels).unwrap();
+            let mut weight = [f32::from(ctx.rank() as u8) * 4.0];
+            let mut one = |averager: &mut PeriodicAverager| {
+                let pieces = &mut [(Dtype::F32, bytemuck::cast_slice_mut(&mut weight))];
+                averager.step(pieces)
+            };
+            let other = |averager: &mut HierarchicalAverager| {
+                let mut number = [1.0_f32];
+                let pieces = &mut [(Dtype::F32, bytemuck::cast_slice_mut(&mut number))];
+                averager.step(pieces).map(|group| group.map(Group::world))
+            };
+            // The first that counts is the second, so that the fourth is averaged: 0, 4 and 8 by 3.
+            let done: Vec<bool> = (0..6).map(|_| one(&mut periodic).unwrap()).collect();
+            assert_eq!(done, [false, false, false, true, false, false]);
+            assert_eq!(other(&mut hierarchical).unwrap(), None);
+            come_to_fail(&group, ctx.rank() == 1);
+            if ctx.rank() == 1 {
+                std::process::abort();
+            }
+            let error = one(&mut periodic).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::PeerGone, "{error}");
+            let smaller = group.shrink().unwrap();
+            periodic.set_group(&smaller);
+            assert!(hierarchical.set_groups([smaller.clone()]).is_err());
+            hierarchical.set_groups([smaller.clone(), smaller.clone()]).unwrap();
+            assert_eq!((periodic.steps(), hierarchical.steps()), (7, 1));
+            let done: Vec<bool> = (7..10).map(|_| one(&mut periodic).unwrap()).collect();
+            assert_eq!(done, [false, false, true]);
+            let worlds: Vec<_> = (1..6).map(|_| other(&mut hierarchical).unwrap()).collect();
+            assert_eq!(worlds, [Some(2), None, Some(2), None, Some(2)]);
+            weight
+        })
+        .wait();
+    for (rank, outcome) in outcomes.into_iter().enumerate() {
+        match outcome {
+            Outcome::Done(weight) => assert_eq!(weight, [4.0]),
+            other => assert_eq!(rank, 1, "{other:?}"),
+        }
+    }
 }
