@@ -35,7 +35,8 @@ fn records(output: &Output) -> Vec<Value> {
 /// What the figures of a record have to be, however fast anything is.
 fn assert_sound(record: &Value) {
     let figure = |name: &str| record[name].as_f64().unwrap_or_else(|| panic!("{name}: {record}"));
-    for name in ["step_ms", "alone_ms", "step_min_ms", "alone_min_ms", "first_ms", "tenth_ms"] {
+    let times = ["step_ms", "alone_ms", "step_min_ms", "alone_min_ms", "first_ms", "tenth_ms"];
+    for name in times.iter().chain(&["step_cpu_ms", "alone_cpu_ms"]) {
         assert!(figure(name) > 0.0, "{name}: {record}");
     }
     assert!(figure("step_min_ms") <= figure("step_ms"), "{record}");
@@ -46,7 +47,7 @@ fn assert_sound(record: &Value) {
     assert!(figure("hidden_ms") <= figure("communication_ms"), "{record}");
 }
 
-/// A peer whose steps take 3 ms together and 1 ms alone, with as many answers as it is allowed to give.
+/// A peer whose steps take 3 ms together and 1 ms alone, all of which it computes, with as many answers as it is allowed to give.
 fn fake_peer(folder: &Path, name: &str, answers: u32) {
     let script = format!(
         r#"#!/bin/sh
@@ -54,9 +55,9 @@ echo "{{\"ready\":\"{name} $*\"}}"
 left={answers}
 while [ $left -gt 0 ] && read steps; do
     left=$((left - 1))
-    together='[0,3000000]' alone='[0,1000000]'
+    together='[0,3000000,3000000]' alone='[0,1000000,1000000]'
     while [ $steps -gt 1 ]; do
-        steps=$((steps - 1)) together="$together,[0,3000000]" alone="$alone,[0,1000000]"
+        steps=$((steps - 1)) together="$together,[0,3000000,3000000]" alone="$alone,[0,1000000,1000000]"
     done
     echo "{{\"ranks\":[{{\"together\":[$together],\"alone\":[$alone]}}]}}"
 done
@@ -103,7 +104,7 @@ fn a_table_says_what_was_trained_and_how_long_it_took() {
     let heading = "mlp: 6 tensors of 816 parameters, batch 4; 2 ranks with 1 thread each, shm; ms";
     assert_eq!(lines[0], heading);
     let columns: Vec<&str> = lines[1].split_whitespace().collect();
-    assert_eq!(columns, ["step", "alone", "exposed", "hidden", "first", "tenth"]);
+    assert_eq!(columns, ["step", "alone", "exposed", "cpu", "hidden", "first", "tenth"]);
     let row: Vec<&str> = lines[2].split_whitespace().collect();
     assert_eq!((row[0], lines.len()), ("consort", 3));
     assert!(row[1].parse::<f64>().unwrap() > 0.0, "{table}");
@@ -142,7 +143,7 @@ fn a_peer_is_told_what_to_train_and_compared() {
     let (table, log) = (text(&output.stdout), text(&output.stderr));
     assert!(log.contains("fake 3 2 3 16 4"), "{log}");
     let row: Vec<&str> = table.lines().last().unwrap().split_whitespace().collect();
-    assert_eq!(row[..7], ["fake", "3.00", "1.00", "2.00", "–", "3.00", "3.00"], "{table}");
+    assert_eq!(row[..8], ["fake", "3.00", "1.00", "2.00", "2.00", "–", "3.00", "3.00"], "{table}");
     assert!(table.contains("ratio"), "{table}");
 }
 
@@ -165,7 +166,8 @@ fn a_peer_that_ends_is_left_out_and_ours_is_measured() {
 #[test]
 fn a_peer_whose_ranks_differ_is_not_believed() {
     let folder = tempfile::tempdir().unwrap();
-    let answer = r#"{"ranks":[{"together":[[0,1]],"alone":[[0,1]]},{"together":[],"alone":[]}]}"#;
+    let answer =
+        r#"{"ranks":[{"together":[[0,1,1]],"alone":[[0,1,1]]},{"together":[],"alone":[]}]}"#;
     let script =
         format!("#!/bin/sh\necho '{{\"ready\":\"x\"}}'\nwhile read n; do echo '{answer}'; done\n");
     program(folder.path(), "odd", &script);

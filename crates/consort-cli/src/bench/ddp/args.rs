@@ -161,13 +161,18 @@ backward, averaging and SGD on a batch that stays the same; each begins after
 a barrier, which is not part of it, and lasts from the earliest start to the
 latest end over ranks. Everyone makes 10 steps first. Then, round after round,
 each in turn makes a few steps with communication and as many without, of
-which the first do not count.
+which the first do not count. Everyone keeps the memory that it has had
+(GLIBC_TUNABLES), as what is given back to the system and fetched anew depends
+on chance, and can take longer than all communication.
 
 What the columns mean (all times in milliseconds):
   step      the median of the steps with communication
   alone     the median of the steps without, on the same ranks at the same time
   exposed   step less alone: what communication adds. Measure with more
             --rounds if it is small beside them, and on an idle machine
+  cpu       how much longer a rank's process computes in a step with
+            communication, on all its threads, on average over ranks. That
+            hardly depends on what else runs on the machine
   hidden    the part of the time from the first bucket's start until the last
             was there in which backward computed, by the clock of whoever
             averages them (PyTorch's is read in its first steps, after which
@@ -181,9 +186,9 @@ What the columns mean (all times in milliseconds):
 Fields of --json: op (ddp), impl, transport (of ours), model, tensors,
 parameters, batch (of each rank), ranks, threads (of each rank), steps (how many
 counted), step_ms, alone_ms, exposed_ms, step_min_ms, alone_min_ms (the
-fastest), first_ms, tenth_ms, communication_ms, hidden_ms (medians over passes
-of whoever averages, if it tells), hop_us (how long a cache line takes from
-core to core).
+fastest), step_cpu_ms, alone_cpu_ms (medians of how long a rank computes),
+first_ms, tenth_ms, communication_ms, hidden_ms (medians over passes of whoever
+averages, if it tells), hop_us (how long a cache line takes from core to core).
 
 Exit code: 0, 1 if something could not be measured or was wrong, 2 for wrong usage.";
 

@@ -1,15 +1,15 @@
 //! What one trainer has done so far, and the figures that come of it.
 
 use super::super::record::median;
-use super::share::{Pass, Share, spans};
+use super::share::{Pass, Share, Span, spans};
 
 /// All steps of one trainer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Course {
     /// The steps before anything counts, in order.
-    beginning: Vec<f64>,
-    together: Vec<f64>,
-    alone: Vec<f64>,
+    beginning: Vec<Span>,
+    together: Vec<Span>,
+    alone: Vec<Span>,
     /// Passes of the beginning, for those who tell of no others.
     early_passes: Vec<Pass>,
     passes: Vec<Pass>,
@@ -21,14 +21,10 @@ pub(crate) struct Course {
 pub(crate) struct Figures {
     /// How many steps counted, with communication, and as many without.
     pub(crate) steps: usize,
-    /// The median of those with communication.
-    pub(crate) step: f64,
-    /// The fastest of them.
-    pub(crate) step_min: f64,
-    /// The median of those without.
-    pub(crate) alone: f64,
-    /// The fastest of them.
-    pub(crate) alone_min: f64,
+    /// Those with communication.
+    pub(crate) together: Times,
+    /// Those without.
+    pub(crate) alone: Times,
     /// The very first step of all.
     pub(crate) first: f64,
     /// The tenth.
@@ -37,6 +33,17 @@ pub(crate) struct Figures {
     pub(crate) way: Option<(f64, f64)>,
     /// How long a cache line took from core to core, in microseconds.
     pub(crate) hop_us: Option<f64>,
+}
+
+/// How long steps took.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Times {
+    /// The median.
+    pub(crate) median: f64,
+    /// The fastest.
+    pub(crate) least: f64,
+    /// The median of how long a rank was computing.
+    pub(crate) computed: f64,
 }
 
 impl Course {
@@ -77,29 +84,31 @@ impl Course {
         };
         Some(Figures {
             steps: together.len(),
-            step: median(together.clone()),
-            step_min: least(together),
-            alone: median(alone.clone()),
-            alone_min: least(alone),
-            first: *beginning.first()?,
-            tenth: *beginning.get(TENTH - 1)?,
+            together: Times::of(together),
+            alone: Times::of(alone),
+            first: beginning.first()?.time,
+            tenth: beginning.get(TENTH - 1)?.time,
             way: (!passes.is_empty()).then(|| (way(|it| it.communication), way(|it| it.hidden))),
             hop_us: (!hops.is_empty()).then(|| median(hops.clone())),
         })
     }
 }
 
-impl Figures {
-    /// What communication adds to a step.
-    pub(crate) fn exposed(&self) -> f64 {
-        self.step - self.alone
+impl Times {
+    fn of(steps: &[Span]) -> Self {
+        let times: Vec<f64> = steps.iter().map(|step| step.time).collect();
+        Self {
+            least: times.iter().copied().fold(f64::INFINITY, f64::min),
+            median: median(times),
+            computed: median(steps.iter().map(|step| step.computed).collect()),
+        }
     }
 }
 
 /// The times of one turn, over all ranks.
 struct Turn {
-    together: Vec<f64>,
-    alone: Vec<f64>,
+    together: Vec<Span>,
+    alone: Vec<Span>,
     passes: Vec<Pass>,
 }
 
@@ -115,10 +124,6 @@ impl Turn {
     }
 }
 
-fn least(times: &[f64]) -> f64 {
-    times.iter().copied().fold(f64::INFINITY, f64::min)
-}
-
 /// The step that the first one is compared with; so many are made before anything counts.
 pub(crate) const TENTH: usize = 10;
 
@@ -126,27 +131,42 @@ pub(crate) const TENTH: usize = 10;
 mod tests {
     use super::*;
 
-    /// One rank whose steps take so many milliseconds.
+    /// One rank whose steps take so many milliseconds, half of which it computes.
     fn share(together: &[u64], alone: &[u64]) -> Share {
-        let steps = |times: &[u64]| times.iter().map(|time| (0, time * 1_000_000)).collect();
+        let step = |time: &u64| (0, time * 1_000_000, time * 500_000).into();
+        let steps = |times: &[u64]| times.iter().map(step).collect();
         let passes = vec![Pass { communication: 4_000_000, hidden: 3_000_000 }];
         Share { together: steps(together), alone: steps(alone), passes }
     }
 
     #[test]
-    fn what_communication_adds_is_the_difference_of_the_medians() {
+    fn the_first_step_of_each_turn_does_not_count() {
         let mut course = Course::default();
         let beginning: Vec<u64> = (0..10).map(|step| 50 - step).collect();
         course.begin(vec![share(&beginning, &[1; 10])]).unwrap();
         assert_eq!(course.figures(), None, "nothing has counted so far");
-        assert!(course.early_passes.len() == 1 && course.passes.is_empty());
         course.add(vec![share(&[99, 10, 14], &[99, 6, 7])], Some(0.1)).unwrap();
         course.add(vec![share(&[99, 12, 11], &[99, 9, 8])], Some(0.2)).unwrap();
         let figures = course.figures().unwrap();
-        assert_eq!((figures.step, figures.alone, figures.exposed()), (12.0, 8.0, 4.0));
-        assert_eq!((figures.step_min, figures.alone_min, figures.steps), (10.0, 6.0, 4));
+        let together = Times { median: 12.0, least: 10.0, computed: 6.0 };
+        let alone = Times { median: 8.0, least: 6.0, computed: 4.0 };
+        assert_eq!((figures.together, figures.alone, figures.steps), (together, alone, 4));
         assert_eq!((figures.first, figures.tenth), (50.0, 41.0));
         assert_eq!((figures.way, figures.hop_us), (Some((4.0, 3.0)), Some(0.2)));
+    }
+
+    #[test]
+    fn passes_of_the_beginning_count_for_those_who_tell_of_no_others() {
+        let mut course = Course::default();
+        let with = |communication| {
+            let passes = vec![Pass { communication, hidden: 0 }];
+            Share { passes, ..share(&[1; 10], &[1; 10]) }
+        };
+        course.begin(vec![with(9_000_000)]).unwrap();
+        course.add(vec![Share { passes: Vec::new(), ..with(0) }], None).unwrap();
+        assert_eq!(course.figures().unwrap().way, Some((9.0, 0.0)));
+        course.add(vec![with(5_000_000)], None).unwrap();
+        assert_eq!(course.figures().unwrap().way, Some((5.0, 0.0)));
     }
 
     #[test]

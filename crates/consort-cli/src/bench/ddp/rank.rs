@@ -7,13 +7,14 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use consort::Group;
+use rustix::time::{ClockId, clock_gettime};
 
 use super::super::asker::say;
 use super::super::seat;
 use super::super::timing::now;
 use super::learner::Learner;
 use super::shape::Shape;
-use super::share::{Pass, Share, Steps};
+use super::share::{Pass, Share, Step};
 use super::trainer::Ready;
 
 /// Trains until there are no more questions.
@@ -49,13 +50,13 @@ fn learn(
     group: &Group,
     steps: usize,
     passes: &mut Vec<Pass>,
-) -> Result<Steps, Box<dyn Error>> {
+) -> Result<Vec<Step>, Box<dyn Error>> {
     let mut times = Vec::with_capacity(steps);
     for _ in 0..steps {
         group.barrier()?;
-        let start = now();
+        let (start, before) = (now(), computed());
         let loss = learner.step()?;
-        times.push((start, now()));
+        times.push(Step { start, end: now(), computed: computed() - before });
         passes.extend(learner.pass());
         let loss = loss.to_scalar::<f32>()?;
         if !loss.is_finite() {
@@ -64,4 +65,10 @@ fn learn(
     }
     learner.check()?;
     Ok(times)
+}
+
+/// For how long this process has computed, on all its threads, in nanoseconds.
+fn computed() -> u64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }

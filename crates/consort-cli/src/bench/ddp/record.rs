@@ -29,6 +29,8 @@ pub(crate) struct Record {
     pub(crate) exposed_ms: f64,
     step_min_ms: f64,
     alone_min_ms: f64,
+    pub(crate) step_cpu_ms: f64,
+    pub(crate) alone_cpu_ms: f64,
     pub(crate) first_ms: f64,
     pub(crate) tenth_ms: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,7 +50,7 @@ impl Record {
         task: &Task,
         figures: &Figures,
     ) -> Self {
-        let Figures { step, alone, way, .. } = *figures;
+        let Figures { together, alone, way, .. } = *figures;
         Self {
             op: "ddp",
             name: name.to_owned(),
@@ -60,11 +62,13 @@ impl Record {
             ranks: task.setting.ranks,
             threads: task.threads,
             steps: figures.steps,
-            step_ms: to_four_places(step),
-            alone_ms: to_four_places(alone),
-            exposed_ms: to_four_places(figures.exposed()),
-            step_min_ms: to_four_places(figures.step_min),
-            alone_min_ms: to_four_places(figures.alone_min),
+            step_ms: to_four_places(together.median),
+            alone_ms: to_four_places(alone.median),
+            exposed_ms: to_four_places(together.median - alone.median),
+            step_min_ms: to_four_places(together.least),
+            alone_min_ms: to_four_places(alone.least),
+            step_cpu_ms: to_four_places(together.computed),
+            alone_cpu_ms: to_four_places(alone.computed),
             first_ms: to_four_places(figures.first),
             tenth_ms: to_four_places(figures.tenth),
             communication_ms: way.map(|(communication, _)| to_four_places(communication)),

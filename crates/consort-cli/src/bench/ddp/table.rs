@@ -71,20 +71,21 @@ fn heading(record: &Record) -> String {
 }
 
 fn figures(record: &Record) -> String {
-    let Record { step_ms, alone_ms, exposed_ms, first_ms, tenth_ms, .. } = record;
+    let Record { step_ms, alone_ms, exposed_ms, first_ms, tenth_ms, .. } = *record;
+    let computed = record.step_cpu_ms - record.alone_cpu_ms;
     let percent = |part: f64| format!("{:.0} %", part * 100.0);
     let hidden = record.hidden().map_or("–".to_owned(), percent);
-    let [step, alone, exposed, first, tenth] =
-        [step_ms, alone_ms, exposed_ms, first_ms, tenth_ms].map(|time| digits(*time));
-    format!("{step:>9}{alone:>9}{exposed:>9}{hidden:>9}{first:>9}{tenth:>9}")
+    let [step, alone, exposed, cpu, first, tenth] =
+        [step_ms, alone_ms, exposed_ms, computed, first_ms, tenth_ms].map(digits);
+    format!("{step:>9}{alone:>9}{exposed:>9}{cpu:>9}{hidden:>9}{first:>9}{tenth:>9}")
 }
 
-const COLUMNS: [&str; 6] = ["step", "alone", "exposed", "hidden", "first", "tenth"];
+const COLUMNS: [&str; 7] = ["step", "alone", "exposed", "cpu", "hidden", "first", "tenth"];
 
 #[cfg(test)]
 mod tests {
     use super::super::super::setting::{Setting, Transport};
-    use super::super::course::Figures;
+    use super::super::course::{Figures, Times};
     use super::super::shape::Shape;
     use super::super::trainer::Task;
     use super::*;
@@ -100,10 +101,10 @@ mod tests {
         };
         let shape = Shape { layers: 6, width: 2048, batch: 32 };
         let task = Task { setting, threads: 1, shape };
-        let (steps, step_min, alone_min, first, tenth) = (45, 1.0, 1.0, 2.0 * step, step);
-        let hop_us = Some(0.1);
-        let figures =
-            Figures { steps, step, step_min, alone, alone_min, first, tenth, way, hop_us };
+        let times = |median| Times { median, least: 1.0, computed: median - 1.0 };
+        let (together, alone, first, tenth) = (times(step), times(alone), 2.0 * step, step);
+        let (steps, hop_us) = (45, Some(0.1));
+        let figures = Figures { steps, together, alone, first, tenth, way, hop_us };
         Record::new(name, (name == "consort").then_some("shm"), "mlp", &task, &figures)
     }
 
@@ -117,10 +118,10 @@ mod tests {
         insta::assert_snapshot!(Comparison { records }.table(false), @r"
 
         mlp: 12 tensors of 25,178,112 parameters, batch 32; 2 ranks with 1 thread each, shm; ms
-                         step    alone  exposed   hidden    first    tenth    ratio
-        consort           212      190     22.0     75 %      424      212
-        torch             300      190      110     10 %      600      300     5.00
-        torch-views       278      190     88.0        –      556      278     4.00
+                         step    alone  exposed      cpu   hidden    first    tenth    ratio
+        consort           212      190     22.0     22.0     75 %      424      212
+        torch             300      190      110      110     10 %      600      300     5.00
+        torch-views       278      190     88.0     88.0        –      556      278     4.00
         ");
     }
 
@@ -130,8 +131,8 @@ mod tests {
         insta::assert_snapshot!(Comparison { records }.table(false), @r"
 
         mlp: 12 tensors of 25,178,112 parameters, batch 32; 2 ranks with 1 thread each, shm; ms
-                         step    alone  exposed   hidden    first    tenth
-        consort          2.12     1.50     0.62        –     4.25     2.12
+                         step    alone  exposed      cpu   hidden    first    tenth
+        consort          2.12     1.50     0.62     0.62        –     4.25     2.12
         ");
     }
 
@@ -139,7 +140,7 @@ mod tests {
     fn nothing_is_divided_by_what_is_not_there() {
         let records = vec![record("consort", 1.0, 1.5, None), record("torch", 3.0, 2.0, None)];
         let table = Comparison { records }.table(false);
-        assert!(table.contains("    -0.50"), "{table}");
+        assert!(table.contains("    -0.50    -0.50"), "{table}");
         assert!(table.ends_with("        –\n"), "{table}");
     }
 
@@ -154,7 +155,7 @@ mod tests {
     #[test]
     fn a_record_is_one_line_of_json() {
         let record = record("consort", 212.0, 190.0, Some((40.0, 30.0)));
-        let line = r#"{"op":"ddp","impl":"consort","transport":"shm","model":"mlp","tensors":12,"parameters":25178112,"batch":32,"ranks":2,"threads":1,"steps":45,"step_ms":212.0,"alone_ms":190.0,"exposed_ms":22.0,"step_min_ms":1.0,"alone_min_ms":1.0,"first_ms":424.0,"tenth_ms":212.0,"communication_ms":40.0,"hidden_ms":30.0,"hop_us":0.1}"#;
+        let line = r#"{"op":"ddp","impl":"consort","transport":"shm","model":"mlp","tensors":12,"parameters":25178112,"batch":32,"ranks":2,"threads":1,"steps":45,"step_ms":212.0,"alone_ms":190.0,"exposed_ms":22.0,"step_min_ms":1.0,"alone_min_ms":1.0,"step_cpu_ms":211.0,"alone_cpu_ms":189.0,"first_ms":424.0,"tenth_ms":212.0,"communication_ms":40.0,"hidden_ms":30.0,"hop_us":0.1}"#;
         assert_eq!(serde_json::to_string(&record).unwrap(), line);
     }
 }

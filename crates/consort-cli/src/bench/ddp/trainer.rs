@@ -43,7 +43,7 @@ impl Ours {
     pub(crate) fn start(task: &Task) -> Result<Self, Refusal> {
         let command = || {
             let mut command = this_program("__bench_ddp_rank");
-            command.env("RAYON_NUM_THREADS", task.threads.to_string());
+            command.env("RAYON_NUM_THREADS", task.threads.to_string()).env(MALLOC.0, MALLOC.1);
             command
         };
         let mut ranks = Ranks::start(command, &task.setting, None)?;
@@ -75,7 +75,7 @@ impl Peer {
         let mut command = Command::new(folder.join(name.as_str()));
         let Task { setting, threads, shape } = task;
         command.arg(setting.ranks.to_string()).arg(threads.to_string());
-        command.args(shape.to_string().split_whitespace());
+        command.args(shape.to_string().split_whitespace()).env(MALLOC.0, MALLOC.1);
         let name = name.as_str().to_owned();
         let mut process = Process::start(&name, command)?;
         let Ready { ready } = process.hear(PATIENCE)?;
@@ -111,3 +111,11 @@ struct Answer {
 
 /// How long an answer may take, on a machine that is busy with other things.
 const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Lets a process keep the memory that it has had. Otherwise large tensors come from the system and go back
+/// to it, or not, as the order of allocations has it: two models of the same shape in one process differ
+/// by tens of thousands of page faults in each step, and those would count as communication, or against it.
+const MALLOC: (&str, &str) = (
+    "GLIBC_TUNABLES",
+    "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1099511627776:glibc.malloc.top_pad=67108864",
+);
