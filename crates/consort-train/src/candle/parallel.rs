@@ -101,7 +101,8 @@ impl DistributedDataParallel {
     /// [seen](super#how-it-works-and-what-it-costs); what [`Reducer::begin`] and [`Pass::finish`] say;
     /// [`Error::Bypassed`] when the loss was computed with variables; and [`Error::Candle`] when candle
     /// cannot differentiate the loss. If gradients were on their way by then, the others wait for the rest:
-    /// the group is ended for all, with the reason. Otherwise all is as it was before.
+    /// the group is ended for all, with the reason. Otherwise the group goes on; what was added up before is
+    /// forgotten if gradients had come.
     pub fn backward(&self, loss: &Tensor) -> Result<Gradients> {
         self.check_fresh()?;
         self.backward_in(self.reducer.begin()?, loss)
@@ -112,7 +113,8 @@ impl DistributedDataParallel {
     /// travels. Gradients are added, not averaged, so divide the loss by the number of parts.
     ///
     /// # Errors
-    /// As [`backward`](Self::backward), but nobody waits: gradients that came before the failure stay added.
+    /// As [`backward`](Self::backward), but nobody waits. If gradients had come before the failure, all that
+    /// was added up is forgotten, that of earlier parts, too: begin with the first part again.
     pub fn backward_local(&self, loss: &Tensor) -> Result<()> {
         self.model.check_fresh()?;
         let (pass, _) = self.listen(self.reducer.begin_local()?, loss)?;
