@@ -87,18 +87,25 @@ impl Pupil {
     }
 
     fn try_step(&mut self, number: usize) -> Result<(f64, Option<Pass>)> {
+        let (sum, began) = self.average(number)?;
+        let mut loss = [sum];
+        // Once this has succeeded, everyone has the averages.
+        self.group.all_reduce(&mut loss, ReduceOp::Sum)?;
+        self.take(number)?;
+        let pass = self.ddp.reducer().times().map(|times| pass(&times, began));
+        Ok((loss[0] / self.task.batch as f64, pass))
+    }
+
+    /// Averages the gradients of a step with the others, and holds the averages. Gives this rank's part of
+    /// the loss, and when forward began.
+    fn average(&mut self, number: usize) -> Result<(f64, u64)> {
         let (rank, world) = (self.group.rank().get() as usize, self.group.world());
         let pictures = self.lesson.pictures(number, rank, world);
         let began = now();
         self.ddp.reducer().begin_forward();
         let judged = self.lesson.judge(&self.net, &pictures, world)?;
         self.held = Some(self.ddp.backward(&judged.part)?);
-        // Once this has succeeded, everyone has the averages.
-        let mut loss = [judged.sum];
-        self.group.all_reduce(&mut loss, ReduceOp::Sum)?;
-        self.take(number)?;
-        let pass = self.ddp.reducer().times().map(|times| pass(&times, began));
-        Ok((loss[0] / self.task.batch as f64, pass))
+        Ok((judged.sum, began))
     }
 
     /// Changes the parameters by the averages that it holds.
@@ -163,3 +170,6 @@ fn pass(times: &PassTimes, began: u64) -> Pass {
 
 /// So many bytes of gradients travel together: little, as the model is small.
 const BUCKET: usize = 16 << 10;
+
+#[cfg(test)]
+mod tests;

@@ -111,13 +111,17 @@ fn learning(summary: &Summary) -> String {
     if alone.is_some() {
         legend.push_str("<span class=\"key alone\">one process</span>");
     }
-    let said = match summary.loss_difference {
+    let mut said = match summary.loss_difference {
         Some(_) => {
             "The ranks begin with the same parameters as one process and share its batches, so their loss is \
-             the same but for rounding: the thin line lies on the broad one."
+             the same but for rounding, which adds up over the steps: the thin line lies on the broad one."
         }
         None => "How wrong the model is on each batch before it learns from it.",
-    };
+    }
+    .to_owned();
+    if curves.window() > 1 {
+        let _ = write!(said, " Each point is the average of {} steps.", curves.window());
+    }
     format!(
         "<section id=\"learning\">\n<h2>Loss of each step</h2>\n<p>{}</p>\n<p class=\"legend\">{legend}</p>\n\
          {}</section>\n",
@@ -156,11 +160,16 @@ fn one_step(summary: &Summary, timeline: &Timeline) -> String {
          as soon as its gradients are there, and travels while backward computes the next ones.{usual}",
         timeline.step + 1
     );
+    let sizes = timeline.lanes.first().map_or_else(String::new, |lane| {
+        let sizes: Vec<String> = lane.buckets.iter().map(|bucket| bytes(bucket.bytes)).collect();
+        format!("The buckets in the order in which they leave: {}.", sizes.join(", "))
+    });
     format!(
         "<section id=\"step\">\n<h2>One step on every rank</h2>\n<p>{}</p>\n<p class=\"legend\">{legend}</p>\n\
-         {}</section>\n",
+         {}<p class=\"note\">{}</p>\n</section>\n",
         Escaped(said),
-        Lanes::of(timeline).draw()
+        Lanes::of(timeline).draw(),
+        Escaped(sizes)
     )
 }
 

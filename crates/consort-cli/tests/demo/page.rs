@@ -163,7 +163,7 @@ fn sees_the_pictures(browser: &Browser) {
              pen.drawImage(it, 0, 0);
              const grey = [...pen.getImageData(0, 0, 20, 20).data].filter((_, at) => at % 4 == 0);
              return [it.complete, it.naturalWidth, it.naturalHeight,
-                     grey.filter(it => it < 128).length, it.nextElementSibling.textContent];
+                     grey.filter(it => it < 128).length, it.closest('li').querySelector('span').textContent];
          })",
     );
     let pictures = pictures.as_array().unwrap();

@@ -19,21 +19,30 @@ pub(crate) struct Curves<'a> {
 }
 
 impl Curves<'_> {
-    /// As SVG.
+    /// How many steps each point is the average of: of one batch more happens to be wrong than of another.
+    pub(crate) fn window(&self) -> usize {
+        (self.ranks.len() / POINTS).max(1)
+    }
+
+    /// As SVG: the losses at the side, and the lines beside them.
     pub(crate) fn draw(&self) -> String {
-        let height = Height::of(self.ranks.iter().chain(self.alone.into_iter().flatten()));
-        let mut svg = format!(
-            "<svg class=\"curves\" role=\"img\" aria-label=\"Loss of each step\" width=\"100%\" \
-             height=\"{}\">\n",
-            TOP + TALL + BOTTOM
-        );
+        let window = self.window();
+        let ranks = averages(self.ranks, window);
+        let alone = self.alone.map(|alone| averages(alone, window));
+        let height = Height::of(ranks.iter().chain(alone.iter().flatten()));
+        let mut labels = String::new();
+        let mut svg = String::new();
         for (value, place) in height.ticks() {
             let y = TOP + place * TALL;
             let _ = writeln!(
                 svg,
-                "<line class=\"grid\" x1=\"0\" x2=\"100%\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
-                 <text class=\"tick\" x=\"0\" y=\"{:.1}\">{value}</text>",
-                y - 4.0
+                "<line class=\"grid\" x1=\"0\" x2=\"100%\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>"
+            );
+            let _ = writeln!(
+                labels,
+                "<text class=\"tick\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{value}</text>",
+                SIDE - 8.0,
+                y + 4.0
             );
         }
         for step in steps(self.ranks.len()) {
@@ -43,7 +52,7 @@ impl Curves<'_> {
                 svg,
                 "<text class=\"tick\" x=\"{:.2}%\" y=\"{:.1}\" text-anchor=\"{anchor}\">{step}</text>",
                 part * 100.0,
-                TOP + TALL + 16.0
+                TOP + TALL + 18.0
             );
         }
         if let Some((step, rank)) = self.killed {
@@ -54,12 +63,17 @@ impl Curves<'_> {
             "<svg y=\"{TOP}\" width=\"100%\" height=\"{TALL}\" viewBox=\"0 0 {SCALE} {SCALE}\" \
              preserveAspectRatio=\"none\">"
         );
-        if let Some(alone) = self.alone {
-            svg.push_str(&self.line("alone", alone, &height));
+        if let Some(alone) = alone {
+            svg.push_str(&self.line("alone", &alone, &height));
         }
-        svg.push_str(&self.line("ranks", self.ranks, &height));
-        svg.push_str("</svg>\n</svg>\n");
-        svg
+        svg.push_str(&self.line("ranks", &ranks, &height));
+        svg.push_str("</svg>\n");
+        let tall = TOP + TALL + BOTTOM;
+        format!(
+            "<div class=\"plot\">\n<svg width=\"{SIDE}\" height=\"{tall}\">\n{labels}</svg>\n<svg \
+             class=\"curves\" role=\"img\" aria-label=\"Loss of each step\" width=\"100%\" \
+             height=\"{tall}\">\n{svg}</svg>\n</div>\n"
+        )
     }
 
     fn line(&self, class: &str, losses: &[f64], height: &Height) -> String {
@@ -132,6 +146,15 @@ impl Height {
     }
 }
 
+/// The average of each number and those before it, of so many altogether where there are so many.
+fn averages(numbers: &[f64], window: usize) -> Vec<f64> {
+    let average = |end: usize| {
+        let some = &numbers[(end + 1).saturating_sub(window)..=end];
+        some.iter().sum::<f64>() / some.len() as f64
+    };
+    (0..numbers.len()).map(average).collect()
+}
+
 /// A few round numbers up to the last step.
 fn steps(last: usize) -> Vec<usize> {
     let between = [1, 2, 5, 10, 20, 50, 100, 200, 500];
@@ -141,10 +164,13 @@ fn steps(last: usize) -> Vec<usize> {
     (1..=last / between).map(|count| count * between).collect()
 }
 
-/// How tall the lines are, with room above and below for words.
+/// How tall the lines are, with room for words above, below and at the side.
 const TALL: f64 = 220.0;
-const TOP: f64 = 18.0;
-const BOTTOM: f64 = 24.0;
+const TOP: f64 = 14.0;
+const BOTTOM: f64 = 26.0;
+const SIDE: f64 = 46.0;
+/// About so many points can be told apart.
+const POINTS: usize = 30;
 /// The lines' own drawing is so many wide and high, whatever it is stretched to.
 const SCALE: f64 = 1000.0;
 const LEAST: f64 = 1e-6;
@@ -179,6 +205,15 @@ mod tests {
         assert_eq!(steps(240), [50, 100, 150, 200]);
         assert_eq!(steps(3), [1, 2, 3]);
         assert_eq!(steps(1_000_000), [200_000, 400_000, 600_000, 800_000, 1_000_000]);
+    }
+
+    #[test]
+    fn many_steps_are_smoothed_and_few_are_not() {
+        let window =
+            |steps: usize| Curves { ranks: &vec![1.0; steps], alone: None, killed: None }.window();
+        assert_eq!([0, 20, 59, 60, 360].map(window), [1, 1, 1, 2, 12]);
+        assert_eq!(averages(&[4.0, 2.0, 0.0, 1.0], 1), [4.0, 2.0, 0.0, 1.0]);
+        assert_eq!(averages(&[4.0, 2.0, 0.0, 1.0], 3), [4.0, 3.0, 2.0, 1.0]);
     }
 
     #[test]

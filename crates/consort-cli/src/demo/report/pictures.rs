@@ -40,8 +40,8 @@ fn grid(seed: u64, answers: &[u8], numbers: &[usize]) -> String {
         };
         let _ = writeln!(
             html,
-            "<li class=\"{class}\"><img src=\"{address}\" width=\"52\" height=\"52\" alt=\"a {truth}\">\
-             <span>{words}</span></li>"
+            "<li class=\"{class}\"><div><img src=\"{address}\" width=\"52\" height=\"52\" alt=\"a {truth}\">\
+             </div><span>{words}</span></li>"
         );
     }
     html.push_str("</ul>\n");
