@@ -11,7 +11,7 @@
 mod against;
 mod agenda;
 mod args;
-mod asker;
+pub(crate) mod asker;
 pub(crate) mod bytes;
 mod data;
 pub(crate) mod ddp;
@@ -34,7 +34,7 @@ mod seat;
 mod setting;
 mod sketch;
 mod table;
-mod timing;
+pub(crate) mod timing;
 mod witness;
 mod work;
 
@@ -46,6 +46,7 @@ use consort_sys::hop::cache_line_latency;
 
 use against::Contest;
 use agenda::Agenda;
+pub(crate) use agenda::can_be_written;
 pub(crate) use args::Args;
 use args::Other;
 use hosts::Hosts;

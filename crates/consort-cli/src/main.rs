@@ -8,6 +8,7 @@
 mod bench;
 mod chart;
 mod colour;
+mod demo;
 mod doctor;
 mod files;
 mod plan;
@@ -29,6 +30,8 @@ fn main() -> ExitCode {
         Command::Run(args) => logged(|| run::main(args)),
         Command::Doctor(args) => logged(|| doctor::main(&args)),
         Command::Secret(args) => secret::main(&args),
+        Command::Demo(args) => logged(|| demo::main(&args)),
+        Command::DemoRank => demo::rank::main(),
         Command::Bench(args) => logged(|| bench::main(&args)),
         Command::Plan(args) => plan::main(&args),
         Command::Soak(args) => logged(|| soak::main(&args)),
@@ -58,11 +61,16 @@ enum Command {
     Doctor(doctor::Args),
     Secret(secret::Args),
 
+    Demo(demo::Args),
     Bench(bench::Args),
     Plan(plan::Args),
     Trace(trace::Args),
     Top(top::Args),
     Soak(soak::Args),
+
+    /// What `demo` starts for each rank.
+    #[command(name = "__demo_rank", hide = true)]
+    DemoRank,
 
     /// What `soak` starts for each rank.
     #[command(name = "__soak_rank", hide = true)]

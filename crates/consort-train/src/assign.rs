@@ -63,7 +63,8 @@ impl Caps {
 
     /// Those of [`default`](Self::default) at first, and better ones after some passes: the ranks measure
     /// how long the group takes for how many bytes, look at when gradients come, and take the sizes with
-    /// which the last bucket would have come back first. [`Stats`](crate::Stats) tells what was found.
+    /// which the last bucket would have come back first, if it travelled as it is: what a hook makes of it
+    /// is not known. [`Stats`](crate::Stats) tells what was found.
     pub fn auto() -> Self {
         Self { origin: Origin::Guessed, ..Self::default() }
     }

@@ -53,8 +53,8 @@ impl PeriodicAverager {
         self
     }
 
-    /// A step was taken: averages these parameters if it is time, and says whether it was. They have to be the
-    /// same pieces on every rank.
+    /// A step was taken: averages these parameters if it is time, and says whether it was. Every rank has to
+    /// take as many steps, and to give the same pieces.
     ///
     /// # Errors
     /// As [`average`].
@@ -117,8 +117,8 @@ impl HierarchicalAverager {
         self
     }
 
-    /// A step was taken: averages these parameters if it is time, and gives the group in which it did. They
-    /// have to be the same pieces on every rank.
+    /// A step was taken: averages these parameters if it is time, and gives the group in which it did. Every
+    /// rank has to take as many steps, and to give the same pieces.
     ///
     /// # Errors
     /// As [`average`].

@@ -61,6 +61,7 @@
 //!   [cut](Gradients::clip_norm).
 //! - [`backward_local`](DistributedDataParallel::backward_local) adds up gradients of a large batch in
 //!   parts, of which only the last has to travel.
+//! - [`join`](DistributedDataParallel::join) is for ranks that do not have the same number of batches.
 //! - Parameters that have no part in the loss are left alone, or averaged with zeroes if they have one
 //!   on other ranks. Some of candle's operations cannot be differentiated and say nothing, so that
 //!   whatever comes before them learns nothing: `LayerNorm` with a bias, or `softmax_last_dim`. With
@@ -68,11 +69,17 @@
 //! - Models that learn in turns, such as a generator and its critic, are built by one
 //!   `DistributedDataParallel`, with an optimizer for the parameters of each.
 //!
+//! # Data and files
+//!
+//! A [`DistributedSampler`](crate::DistributedSampler) says which examples a rank has in each epoch.
+//! [`checkpoint`] keeps a model in a file, and gives it back to any number of ranks.
+//!
 //! # What is not learned
 //!
 //! Variables like the running statistics of a `BatchNorm` are *buffers*: the model gets them as they are,
 //! ranks have their own while they compute, and after each step all get those of rank 0, or
-//! [what is asked for](Options::buffers).
+//! [what is asked for](Options::buffers). A [`SyncBatchNorm`] has the statistics of all ranks' batches at
+//! once.
 //!
 //! # How it works, and what it costs
 //!
@@ -84,7 +91,8 @@
 //! [step](DistributedDataParallel::step) brings them up to date, which is one pass over the model's
 //! memory. Whoever changes parameters by other means, such as `VarMap::load`, calls
 //! [`refresh`](DistributedDataParallel::refresh); a backward that finds other parameters than the model
-//! computes with is [refused](crate::Error::Stale).
+//! computes with is [refused](crate::Error::Stale). It looks at some numbers of each: the change of an
+//! optimizer is seen, that of a few numbers among thousands may not be.
 //!
 //! # When a rank is gone
 //!
@@ -113,15 +121,19 @@ pub mod checkpoint;
 mod ear;
 mod error;
 mod gradients;
+mod join;
 mod model;
 mod numbers;
 mod options;
 mod parallel;
 mod source;
+mod sync_batch_norm;
 mod taking;
 mod together;
 mod write_back;
 
 pub use gradients::Gradients;
+pub use join::Training;
 pub use options::{Buffers, Options};
 pub use parallel::DistributedDataParallel;
+pub use sync_batch_norm::{SyncBatchNorm, sync_batch_norm};

@@ -1,10 +1,11 @@
 //! Numbers of one dtype as numbers of another.
 
-use bytemuck::{cast_slice, cast_slice_mut};
+use bytemuck::{bytes_of, pod_read_unaligned, try_cast_slice, try_cast_slice_mut};
 use consort::symm::Plain;
 use consort::{Dtype, bf16, f16};
 
 use crate::error::{Error, Result};
+use crate::memory::Memory;
 
 /// Writes numbers as numbers of another dtype, rounded to the nearest.
 ///
@@ -41,14 +42,68 @@ pub(crate) fn convert(from: (Dtype, &[u8]), to: (Dtype, &mut [u8])) -> Result<()
     Ok(())
 }
 
+/// The same numbers where they can be read as numbers of another dtype: where they are, or in a copy.
+///
+/// # Errors
+/// As [`convert`].
+pub(crate) fn converted((from, source): (Dtype, &[u8]), dtype: Dtype) -> Result<Converted<'_>> {
+    if from == dtype {
+        return Ok(Converted::Same(source));
+    }
+    let mut memory = Memory::new(source.len() / from.size() * dtype.size());
+    convert((from, source), (dtype, memory.bytes_mut()))?;
+    Ok(Converted::Copy(memory))
+}
+
+/// Numbers of the dtype that was asked for.
+pub(crate) enum Converted<'a> {
+    Same(&'a [u8]),
+    Copy(Memory),
+}
+
+impl Converted<'_> {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Same(bytes) => bytes,
+            Self::Copy(memory) => memory.bytes(),
+        }
+    }
+}
+
+/// Whether gradients of one dtype can be reduced as another, and given back.
+pub(crate) fn can_be_reduced_as(dtype: Dtype, other: Dtype) -> bool {
+    convert((dtype, &[]), (other, &mut [])).is_ok()
+}
+
 fn each<A: Plain, B: Plain>(source: &[u8], target: &mut [u8], convert: impl Fn(A) -> B) {
-    let (source, target) = (cast_slice::<u8, A>(source), cast_slice_mut::<u8, B>(target));
-    target.iter_mut().zip(source).for_each(|(target, source)| *target = convert(*source));
+    if let (Ok(source), Ok(target)) =
+        (try_cast_slice::<u8, A>(source), try_cast_slice_mut::<u8, B>(target))
+    {
+        target.iter_mut().zip(source).for_each(|(target, source)| *target = convert(*source));
+        return;
+    }
+    // One of them begins where no number can lie.
+    let sources = source.chunks_exact(size_of::<A>());
+    for (target, source) in target.chunks_exact_mut(size_of::<B>()).zip(sources) {
+        target.copy_from_slice(bytes_of(&convert(pod_read_unaligned(source))));
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use bytemuck::{cast_slice, cast_slice_mut};
+
     use super::*;
+
+    #[test]
+    fn numbers_at_odd_addresses_are_converted_too() {
+        let numbers = [1.5_f32, -2.0, 3.25];
+        let (mut source, mut target) = ([0_u8; 13], [0_u8; 25]);
+        source[1..].copy_from_slice(cast_slice(&numbers));
+        convert((Dtype::F32, &source[1..]), (Dtype::F64, &mut target[1..])).unwrap();
+        let back = target[1..].chunks_exact(8).map(pod_read_unaligned::<f64>);
+        assert_eq!(back.collect::<Vec<_>>(), [1.5, -2.0, 3.25]);
+    }
 
     #[test]
     fn what_every_dtype_has_survives_any_conversion() {

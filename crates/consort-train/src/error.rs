@@ -87,8 +87,8 @@ pub enum Error {
 
     /// A pass was begun while there is another.
     #[error(
-        "pass {pass} has begun, and is neither finished nor dropped: one backward pass is reduced after \
-         the other; let several forward passes share one pass, or use Reducer::begin_local for those that \
+        "pass {pass} has begun, and neither is it finished or dropped nor are its averages (Reduced): one \
+         backward pass is reduced after the other; let several forward passes share one pass, or use Reducer::begin_local for those that \
          only add to the gradients"
     )]
     Pending {
@@ -148,9 +148,20 @@ pub enum Error {
 
     /// A parameter was changed, and the model still computes with what it was before.
     #[error(
-        "parameter {name:?} is not what the model computes with: have DistributedDataParallel::step or          backward_step call the optimizer, or call refresh after parameters were changed by other means"
+        "parameter {name:?} is not what the model computes with: have DistributedDataParallel::step or \
+         backward_step call the optimizer, or call refresh after parameters were changed by other means"
     )]
     Stale {
+        /// The first one.
+        name: String,
+    },
+
+    /// A loss was computed with the variable of a parameter, past what the model was given for it.
+    #[error(
+        "the loss was computed with the variable of parameter {name:?}, whose gradient nobody averages: \
+         compute with the tensor that the model has of it (which its VarBuilder gave), not with the Var"
+    )]
+    Bypassed {
         /// The first one.
         name: String,
     },
@@ -180,6 +191,8 @@ pub enum Error {
     Failed {
         /// What failed.
         first: String,
+        /// The case that it belongs to.
+        kind: ErrorKind,
     },
 }
 
@@ -197,11 +210,13 @@ impl Error {
             | Self::Unused { .. }
             | Self::Changed { .. }
             | Self::Elsewhere { .. }
-            | Self::Stale { .. } => ErrorKind::Mistake,
+            | Self::Stale { .. }
+            | Self::Bypassed { .. } => ErrorKind::Mistake,
             #[cfg(feature = "candle")]
             Self::Candle(_) => ErrorKind::Mistake,
             Self::Differs { .. } | Self::Diverged { .. } => ErrorKind::Mismatch,
-            Self::Hook { .. } | Self::Failed { .. } => ErrorKind::Aborted,
+            Self::Hook { .. } => ErrorKind::Aborted,
+            Self::Failed { kind, .. } => *kind,
         }
     }
 }

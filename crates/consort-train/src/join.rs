@@ -1,5 +1,7 @@
 //! Ranks that do not have the same number of inputs.
 
+use consort::Group;
+
 use crate::error::{Error, Result};
 use crate::pass::{Mode, Pass};
 use crate::reducer::Reducer;
@@ -47,6 +49,8 @@ pub enum Uneven {
 #[must_use = "other ranks wait until it is finished"]
 pub struct Join {
     reducer: Reducer,
+    /// The one it began with: the reducer may have another by the time this is dropped.
+    group: Group,
     uneven: Uneven,
     /// Who had an input when all were asked last.
     live: Vec<bool>,
@@ -75,9 +79,22 @@ enum Word {
 }
 
 impl Join {
-    pub(crate) fn new(reducer: Reducer, uneven: Uneven) -> Self {
-        let live = vec![true; reducer.group().world()];
-        Self { reducer, uneven, live, is_over: false }
+    /// Every rank has to call it.
+    ///
+    /// # Errors
+    /// When they do not want the same; and why the group has ended, if it has.
+    pub(crate) fn begin_with(reducer: Reducer, uneven: Uneven) -> Result<Self> {
+        let group = reducer.group();
+        let mut wishes = vec![0_u8; group.world()];
+        group.all_gather(&[uneven as u8], &mut wishes)?;
+        if let Some(rank) = wishes.iter().position(|&wish| wish != wishes[0]) {
+            let [first, other] = [wishes[0], wishes[rank]].map(Uneven::in_words);
+            let differences =
+                format!("  uneven inputs: rank 0 has {first}, rank {rank} has {other}");
+            return Err(Error::Differs { differences });
+        }
+        let live = vec![true; group.world()];
+        Ok(Self { reducer, group, uneven, live, is_over: false })
     }
 
     /// Begins with a backward pass, as [`Reducer::begin`]. `None` if another rank has no more input, and
@@ -88,6 +105,8 @@ impl Join {
     /// # Errors
     /// As [`Reducer::begin`].
     pub fn begin(&mut self) -> Result<Option<Pass>> {
+        // Before the others hear of it.
+        self.reducer.check_idle()?;
         self.tell(Word::Pass)?;
         if self.uneven == Uneven::Stop && self.live.contains(&false) {
             return Ok(None);
@@ -95,7 +114,8 @@ impl Join {
         self.reducer.start(Mode::Averaged).map(Some)
     }
 
-    /// Gives all ranks, also those that have no more input, the buffers of the first rank that has one.
+    /// Gives all ranks that have an input the buffers of the first of them. The others take part, and get
+    /// theirs at the end, with all else, from the [last](Joined::last).
     ///
     /// # Errors
     /// When ranks have different numbers of bytes; and why the group has ended, if it has.
@@ -118,10 +138,11 @@ impl Join {
     /// # Errors
     /// Why the group has ended, if it has.
     pub fn finish(mut self) -> Result<Joined> {
-        let done = self.shadow();
+        self.reducer.check_idle()?;
+        let end = self.shadow()?;
         self.is_over = true;
-        self.reducer.set_divisor(self.reducer.group().world());
-        done
+        self.reducer.set_divisor(self.group.world());
+        Ok(end)
     }
 
     fn shadow(&mut self) -> Result<Joined> {
@@ -147,9 +168,8 @@ impl Join {
 
     /// Says what comes next here, and hears what comes next on all ranks that have an input.
     fn tell(&mut self, mine: Word) -> Result<Word> {
-        let group = self.reducer.group();
-        let mut words = vec![0_u64; group.world()];
-        group.all_gather(&[mine.code()], &mut words)?;
+        let mut words = vec![0_u64; self.group.world()];
+        self.group.all_gather(&[mine.code()], &mut words)?;
         self.live = words.iter().map(|&word| word != Word::Gone.code()).collect();
         let live = self.live.iter().filter(|is_live| **is_live).count();
         let mut said = words.iter().copied().filter(|&word| word != Word::Gone.code());
@@ -166,7 +186,7 @@ impl Join {
     /// The first rank that has an input gives all others these bytes.
     fn broadcast(&self, bytes: &mut [u8]) -> Result<()> {
         let root = self.live.iter().position(|is_live| *is_live).unwrap_or(0);
-        self.reducer.group().broadcast(bytes, root as u32)?;
+        self.group.broadcast(bytes, root as u32)?;
         Ok(())
     }
 }
@@ -175,7 +195,18 @@ impl Drop for Join {
     fn drop(&mut self) {
         if !self.is_over {
             let reason = "training on uneven inputs was left before its end: Join::finish waits for the others";
-            self.reducer.group().abort(reason);
+            self.group.abort(reason);
+        }
+    }
+}
+
+impl Uneven {
+    fn in_words(code: u8) -> &'static str {
+        match code {
+            code if code == Self::DivideByWorld as u8 => "divide by the world",
+            code if code == Self::DivideByLive as u8 => "divide by those who have one",
+            code if code == Self::Stop as u8 => "stop",
+            _ => "something of another version",
         }
     }
 }

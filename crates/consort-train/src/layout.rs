@@ -6,7 +6,7 @@ use consort::{Dtype, Group, ReduceOp, Target};
 use consort_sys::reduce::Kernel;
 
 use crate::bucket::{Bucket, Gradient, Plan};
-use crate::convert::convert;
+use crate::convert::{convert, converted};
 use crate::error::Result;
 use crate::memory::Given;
 use crate::parameter::Parameter;
@@ -283,19 +283,10 @@ fn put(
 /// Adds a gradient to what is there.
 fn add((dtype, gradient): (Dtype, &[u8]), bucket: &mut Bucket, place: usize) -> Result<()> {
     let target = bucket.dtype();
-    let len = bucket.part(place).len();
-    let converted;
-    let gradient = if dtype == target {
-        gradient
-    } else {
-        let mut numbers = vec![0_u64; len.div_ceil(size_of::<u64>())];
-        convert((dtype, gradient), (target, &mut bytemuck::cast_slice_mut(&mut numbers)[..len]))?;
-        converted = numbers;
-        &bytemuck::cast_slice(&converted)[..len]
-    };
+    let gradient = converted((dtype, gradient), target)?;
     let sum = Kernel::new(target, ReduceOp::Sum, 2).map_err(consort::Error::from)?;
     let there = Target::from(bucket.part_mut(place));
-    sum.reduce(&[there], &[there.into(), gradient.into()]);
+    sum.reduce(&[there], &[there.into(), gradient.bytes().into()]);
     Ok(())
 }
 

@@ -70,7 +70,8 @@
 //! | a table of which each batch touches some rows | [`Parameter::sparse`] |
 //! | ranks have different numbers of batches | [`Reducer::join`] |
 //! | gradients of 16 bits lose too much when they are added | [`Options::reduce_as`] |
-//! | the network is slow | hooks that send less: [`Cast`], [`Int8`], [`PowerSgd`], [`PostLocalSgd`], or one of your own ([`CommHook`]) |
+//! | the network is slow | hooks that send less: [`Cast`], [`Int8`], [`PowerSgd`], or one of your own ([`CommHook`] compares them); [`Noop`] shows what there is to gain |
+//! | the network between hosts is slower still | [`PostLocalSgd`], and [`PeriodicAverager`] or [`HierarchicalAverager`] |
 //! | the optimizer could begin before all gradients are there | [`Pass::finish_with`] |
 //! | the engine can compute into other memory, or give its own away | [`Pass::ready_with`], [`Pass::ready_owned`] |
 //! | buckets are too small, or too large | [`Caps`], by hand or by measuring |

@@ -49,8 +49,10 @@ impl Memory {
         }
         match group.symmetric::<u8>(len) {
             Ok(memory) => Ok(Self { len, place: Place::Shared(memory.keep()?) }),
-            // On every rank, when one of them has no memory left.
-            Err(consort::Error::Asymmetric { .. }) => Ok(Self::new(len)),
+            // One of them has no memory left: it is told why, and all others that it is so.
+            Err(consort::Error::Asymmetric { .. } | consort::Error::Memory(_)) => {
+                Ok(Self::new(len))
+            }
             Err(error) => Err(error.into()),
         }
     }

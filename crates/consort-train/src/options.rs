@@ -5,8 +5,11 @@ use std::fmt;
 use consort::Dtype;
 
 use crate::assign::Caps;
+use crate::convert::can_be_reduced_as;
+use crate::error::{Error, Result};
 use crate::hook::{Average, CommHook};
 use crate::layout::Rules;
+use crate::parameter::Parameter;
 
 /// How a [`Reducer`](crate::Reducer) works. What is not said is as good for most.
 ///
@@ -30,6 +33,28 @@ pub(crate) struct Settings {
     pub(crate) is_static: bool,
     pub(crate) is_delayed: bool,
     pub(crate) rules: Rules,
+}
+
+impl Settings {
+    /// Whether these parameters' gradients can be kept as is wanted.
+    ///
+    /// # Errors
+    /// When one's cannot, with its name.
+    pub(crate) fn check(&self, parameters: &[Parameter]) -> Result<()> {
+        let Some(dtype) = self.rules.dtype else { return Ok(()) };
+        let fits = |it: &&Parameter| {
+            can_be_reduced_as(it.dtype(), dtype) && can_be_reduced_as(dtype, it.dtype())
+        };
+        match parameters.iter().find(|it| !fits(it)) {
+            None => Ok(()),
+            Some(odd) => Err(Error::Argument(format!(
+                "gradients of parameter {:?} are of {}, and cannot be reduced as {dtype}: say another dtype \
+                 by Options::reduce_as, or none",
+                odd.name(),
+                odd.dtype()
+            ))),
+        }
+    }
 }
 
 /// What becomes of a parameter for which no gradient came.

@@ -6,7 +6,7 @@ use consort::symm::Plain;
 use consort::{Dtype, Element};
 
 use crate::bucket::Gradient;
-use crate::convert::convert;
+use crate::convert::converted;
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Parcel};
 use crate::parameter::Parameter;
@@ -26,9 +26,10 @@ pub(crate) enum Mode {
 
 /// A backward pass that has begun. Gradients may come from any thread.
 ///
-/// If it is dropped before its [end](Self::finish), its gradients are lost. That is fine as long as
-/// nothing has travelled, as for an output that nobody differentiates. If something has, the other ranks
-/// wait for the rest, and the group is ended for all.
+/// If it is dropped before its [end](Self::finish), its gradients are lost, and with them, if any has come,
+/// those that earlier local passes have added up. That is fine as long as nothing has travelled, as for an
+/// output that nobody differentiates. If something has, the other ranks wait for the rest, and the group is
+/// ended for all.
 #[derive(Debug)]
 #[must_use = "gradients are averaged by `finish`"]
 pub struct Pass {
@@ -83,6 +84,9 @@ impl Pass {
     /// memory, and whether a gradient is there to which it has to be added, of a local pass, say. What is
     /// there otherwise has no meaning. Numbers are of the parameter's dtype, or of that of
     /// [`Options::reduce_as`](crate::Options::reduce_as).
+    ///
+    /// Gradients of one bucket are written one after the other: `write` must not bring another gradient,
+    /// and should take no longer than it needs.
     ///
     /// ```
     /// # use consort::Dtype;
@@ -168,17 +172,8 @@ impl Pass {
             return Err(Error::Argument(what));
         }
         let target = self.inner.settings.rules.dtype.unwrap_or(dtype);
-        let mut converted = Vec::new();
-        let values = if dtype == target {
-            values
-        } else {
-            let len = rows.len() * width * target.size();
-            converted.resize(len.div_ceil(size_of::<u64>()), 0_u64);
-            let room = &mut bytemuck::cast_slice_mut(&mut converted)[..len];
-            convert((dtype, values), (target, room))?;
-            &bytemuck::cast_slice(&converted)[..len]
-        };
-        self.bring(index, || self.layout.add_rows(index, (rows, values)))
+        let values = converted((dtype, values), target)?;
+        self.bring(index, || self.layout.add_rows(index, (rows, values.bytes())))
     }
 
     /// Backward has ended: waits for the averages. After a local pass there are none, and nothing is
@@ -243,11 +238,21 @@ impl Pass {
         parameter.is_some_and(|parameter| self.inner.settings.rules.is_adopted(parameter))
     }
 
+    /// Is dropped before its end for a reason, which the other ranks hear of if they are waiting.
+    #[cfg(feature = "candle")]
+    pub(crate) fn abandon_because(mut self, why: &str) {
+        self.is_over = true;
+        self.inner.abandon(self.number, &self.layout, Some(why));
+    }
+
     /// Notes that a gradient has come, puts it where it belongs, and sends what is complete.
     fn bring(&self, index: usize, put: impl FnOnce() -> Result<()>) -> Result<()> {
-        let is_last = self.inner.take(self.number, index)?;
-        put()?;
-        if is_last { self.inner.put(self.number, index, &self.layout) } else { Ok(()) }
+        self.inner.take(self.number, index)?;
+        if let Err(error) = put() {
+            self.inner.take_back(self.number, index);
+            return Err(error);
+        }
+        self.inner.put(self.number, index, &self.layout)
     }
 
     fn parameter(&self, index: usize) -> Result<&Parameter> {
@@ -277,7 +282,7 @@ impl Pass {
 impl Drop for Pass {
     fn drop(&mut self) {
         if !self.is_over {
-            self.inner.abandon(self.number, &self.layout);
+            self.inner.abandon(self.number, &self.layout, None);
         }
     }
 }

@@ -153,9 +153,6 @@ impl Reduced {
 
 impl Drop for Reduced {
     fn drop(&mut self) {
-        if self.parcels.is_empty() {
-            return;
-        }
         self.layout.put(self.parcels.drain(..));
         self.inner.release(self.number);
     }

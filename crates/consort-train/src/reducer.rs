@@ -58,10 +58,11 @@ impl Reducer {
     /// compare what they have.
     ///
     /// # Errors
-    /// [`Error::Differs`] on every rank when ranks have different parameters or options; and why the
-    /// group has ended, if it has.
+    /// [`Error::Differs`] on every rank when ranks have different parameters or options; when gradients
+    /// cannot be kept as the options say; and why the group has ended, if it has.
     pub fn new(group: &Group, parameters: Vec<Parameter>, options: Options) -> Result<Self> {
         let Options { settings, hook } = options;
+        settings.check(&parameters)?;
         agree(group, &parameters, &settings, &*hook)?;
         Ok(Self { inner: Arc::new(Inner::new(group, parameters, settings, hook)?) })
     }
@@ -97,10 +98,11 @@ impl Reducer {
     /// are begun by what it gives; who has no more input [waits there](Join::finish) for the others.
     ///
     /// # Errors
-    /// [`Error::Failed`] when an earlier pass has failed.
+    /// [`Error::Failed`] when an earlier pass has failed; [`Error::Differs`] on every rank when they do
+    /// not want the same; and why the group has ended, if it has.
     pub fn join(&self, uneven: Uneven) -> Result<Join> {
-        self.inner.state().check_alive()?;
-        Ok(Join::new(self.clone(), uneven))
+        self.check_idle()?;
+        Join::begin_with(self.clone(), uneven)
     }
 
     /// The parameters.
@@ -163,13 +165,13 @@ impl Reducer {
     pub(crate) fn start(&self, mode: Mode) -> Result<Pass> {
         let group = self.group();
         let mut state = self.inner.state();
-        state.check_alive()?;
-        match &state.phase {
-            Phase::Idle => {}
-            Phase::Running(_) | Phase::Held => return Err(Error::Pending { pass: state.pass }),
-        }
-        if mode != Mode::Local {
-            self.inner.renew(&mut state, &group)?;
+        state.check_idle()?;
+        if mode != Mode::Local
+            && let Err(error) = self.inner.renew(&mut state, &group)
+        {
+            // Others may have made their buckets anew, and would wait for this rank's.
+            drop(state);
+            return Err(self.inner.give_up(error));
         }
         state.pass += 1;
         let layout = state.layout.clone();
@@ -179,8 +181,13 @@ impl Reducer {
             layout.complete(index);
         }
         let record = Record::new(state.comes.len(), state.forward.take(), Instant::now());
-        state.phase = Phase::Running(Running { ledger, mode, record });
+        state.phase = Phase::Running(Box::new(Running { ledger, mode, record }));
         Ok(Pass::new(self.inner.clone(), layout, state.pass, mode))
+    }
+
+    /// Whether a pass can begin.
+    pub(crate) fn check_idle(&self) -> Result<()> {
+        self.inner.state().check_idle()
     }
 
     /// By how much sums are divided from now on.

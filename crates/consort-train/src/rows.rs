@@ -1,10 +1,10 @@
 //! Gradients of which only some rows are not zero.
 
-use consort::{Call, Dtype, Group, ReduceOp, Target};
+use consort::{Call, Dtype, Group, ReduceOp, Source, Target, Unsupported};
 use consort_sys::reduce::Kernel;
 
 use crate::error::Result;
-use crate::hook::{Pending, Round, divide};
+use crate::hook::{Pending, Round, average_by, divide};
 use crate::memory::Memory;
 use crate::parameter::Parameter;
 
@@ -45,6 +45,20 @@ impl Rows {
     /// All rows of some parts. What a row has in several of them, or several times in one, is added up in
     /// this order: the same parts give the same bits.
     pub(crate) fn merge(shape: Shape, parts: &[Part<'_>]) -> Result<Self> {
+        Self::combine(shape, parts, |count| Kernel::new(shape.dtype, ReduceOp::Sum, count))
+    }
+
+    /// The same, divided: numbers of few bits are added up and divided with more.
+    fn average(shape: Shape, parts: &[Part<'_>], divisor: usize) -> Result<Self> {
+        let kernel = |count| Kernel::new(shape.dtype, ReduceOp::Avg, count);
+        Self::combine(shape, parts, |count| Ok(kernel(count)?.dividing_by(divisor)))
+    }
+
+    fn combine(
+        shape: Shape,
+        parts: &[Part<'_>],
+        kernel: impl Fn(usize) -> Result<Kernel, Unsupported>,
+    ) -> Result<Self> {
         let mut places: Vec<(u64, usize, usize)> = Vec::new();
         for (part, (numbers, _)) in parts.iter().enumerate() {
             places.extend(numbers.iter().enumerate().map(|(at, &number)| (number, part, at)));
@@ -53,18 +67,17 @@ impl Rows {
         let mut numbers: Vec<u64> = places.iter().map(|(number, ..)| *number).collect();
         numbers.dedup();
         let mut values = Memory::new(numbers.len() * shape.width);
-        let sum = Kernel::new(shape.dtype, ReduceOp::Sum, 2).map_err(consort::Error::from)?;
-        let (mut row, mut before) = (0, None);
-        for (number, part, at) in places {
-            let source = &parts[part].1[at * shape.width..][..shape.width];
-            if before == Some(number) {
-                let target =
-                    Target::from(&mut values.bytes_mut()[(row - 1) * shape.width..][..shape.width]);
-                sum.reduce(&[target], &[target.into(), source.into()]);
-            } else {
-                values.bytes_mut()[row * shape.width..][..shape.width].copy_from_slice(source);
-                (row, before) = (row + 1, Some(number));
-            }
+        let same = places.chunk_by(|(one, ..), (other, ..)| one == other);
+        let mut sources: Vec<Source<'_>> = Vec::new();
+        for (row, same) in same.enumerate() {
+            let room = &mut values.bytes_mut()[row * shape.width..][..shape.width];
+            let row = |(_, part, at): &(u64, usize, usize)| {
+                Source::from(&parts[*part].1[at * shape.width..][..shape.width])
+            };
+            sources.clear();
+            sources.extend(same.iter().map(row));
+            let kernel = kernel(same.len()).map_err(consort::Error::from)?;
+            kernel.reduce(&[Target::from(room)], &sources);
         }
         Ok(Self { shape, numbers, values })
     }
@@ -104,32 +117,39 @@ impl Rows {
         let known = group.all_gather_async(mine, room).map_err(consort::Error::from)?;
         Ok(Pending::then(known, move |(mine, all)| {
             let are_same = all.chunks(mine.len()).all(|theirs| theirs == mine);
-            let mut sums = match are_same {
-                true => self.add_up(&group)?,
-                false => self.gather(&group, all.iter().step_by(mine.len()))?,
-            };
-            divide(sums.dtype(), sums.values.bytes_mut(), divisor)?;
-            Ok(sums)
+            match are_same {
+                true => self.add_up(&group, divisor),
+                false => self.gather(&group, all.iter().step_by(mine.len()), divisor),
+            }
         }))
     }
 
-    /// The sums of all ranks' rows, which are the same.
-    fn add_up(mut self, group: &Group) -> Result<Self> {
-        let (dtype, op) = (self.shape.dtype, ReduceOp::Sum);
+    /// The averages of all ranks' rows, which are the same.
+    fn add_up(mut self, group: &Group, divisor: usize) -> Result<Self> {
+        let op = average_by(self.shape.dtype, divisor, group.world());
         let output = Target::from(self.values.bytes_mut());
+        let dtype = self.shape.dtype;
         group.call(&Call::AllReduce { dtype, op, input: output.into(), output })?;
+        if op == ReduceOp::Sum {
+            divide(dtype, self.values.bytes_mut(), divisor)?;
+        }
         Ok(self)
     }
 
-    /// The sums of all ranks' rows, of which each has so many.
-    fn gather<'a>(self, group: &Group, counts: impl Iterator<Item = &'a u64>) -> Result<Self> {
+    /// The averages of all ranks' rows, of which each has so many.
+    fn gather<'a>(
+        self,
+        group: &Group,
+        counts: impl Iterator<Item = &'a u64>,
+        divisor: usize,
+    ) -> Result<Self> {
         let counts: Vec<usize> = counts.map(|&count| count as usize).collect();
         let numbers = gather(group, &self.numbers, counts.iter().copied())?;
         let bytes = counts.iter().map(|count| count * self.shape.width);
         let values = gather(group, self.values(), bytes)?;
         let parts = numbers.iter().zip(&values);
         let parts: Vec<Part<'_>> = parts.map(|(rows, values)| (&rows[..], &values[..])).collect();
-        Self::merge(self.shape, &parts)
+        Self::average(self.shape, &parts, divisor)
     }
 }
 

@@ -125,7 +125,7 @@ impl Stats {
             ready_order: last.map(ready_order).unwrap_or_default(),
             last: last.cloned(),
             mean: state.tally.means(),
-            error: state.failed.clone(),
+            error: state.failed.as_ref().map(|it| it.text.clone()),
         }
     }
 

@@ -149,7 +149,7 @@ fn peers_in(folder: &Path) -> io::Result<Vec<String>> {
 }
 
 /// Tries, and leaves everything as it was.
-fn can_be_written(path: &Path) -> io::Result<()> {
+pub(crate) fn can_be_written(path: &Path) -> io::Result<()> {
     let is_new = !path.exists();
     File::options().append(true).create(true).open(path)?;
     if is_new { fs::remove_file(path) } else { Ok(()) }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use candle_core::backprop::GradStore;
 use candle_core::{Context, CpuStorage, CustomOp1, Layout, Shape, Tensor, Var, bail};
 
+use crate::candle::error::reason;
 use crate::candle::numbers::{dtype, with_bytes};
 use crate::candle::taking::give;
 use crate::error::Result;
@@ -18,7 +19,15 @@ use crate::pass::Pass;
 /// Who is told of gradients: the pass that runs.
 #[derive(Debug, Default)]
 pub(crate) struct Ear {
-    pass: Mutex<Option<Pass>>,
+    turn: Mutex<Option<Turn>>,
+}
+
+/// A backward that runs.
+#[derive(Debug)]
+struct Turn {
+    pass: Pass,
+    /// Which parameters have a part in the loss, and were not heard of yet.
+    is_awaited: Vec<bool>,
 }
 
 impl Ear {
@@ -32,30 +41,48 @@ impl Ear {
         variable.apply_op1(Listening { ear: self.clone(), index, name: name.to_owned() })
     }
 
-    /// Runs a backward whose gradients belong to this pass. Gives the pass back, and the gradients of
-    /// what is not the model's.
+    /// Runs a backward whose gradients belong to this pass: those of parameters that have a part in the
+    /// loss, each once. Gives the pass back, and the gradients of what is not the model's. If it fails, the
+    /// pass is dropped, and ranks that wait for it are told why.
     pub(crate) fn listen(
         &self,
         pass: Pass,
-        backward: impl FnOnce() -> candle_core::Result<GradStore>,
+        is_awaited: Vec<bool>,
+        backward: impl FnOnce() -> Result<GradStore>,
     ) -> Result<(Pass, GradStore)> {
         // There is none yet: a pass only begins when the one before is over.
-        *self.pass() = Some(pass);
+        *self.turn() = Some(Turn { pass, is_awaited });
         let listening = Hearing(self);
-        let others = backward()?;
-        let pass = listening.0.pass().take().expect("it was put there, and is taken only here");
-        Ok((pass, others))
+        let done = backward();
+        let turn = listening.0.turn().take();
+        let Turn { pass, .. } = turn.expect("it was put there, and is taken only here");
+        match done {
+            Ok(others) => Ok((pass, others)),
+            Err(error) => {
+                pass.abandon_because(&reason(&error));
+                Err(error)
+            }
+        }
     }
 
     fn hear(&self, index: usize, name: &str, gradient: &Tensor) -> candle_core::Result<()> {
-        let pass = self.pass();
-        let Some(pass) = &*pass else {
+        let mut turn = self.turn();
+        let Some(Turn { pass, is_awaited }) = &mut *turn else {
             bail!(
                 "the gradient of parameter {name:?} came in a backward that its \
                  DistributedDataParallel knows nothing of: call its backward or backward_step, not \
                  that of the loss or of the optimizer"
             )
         };
+        // Candle calls each operation once in a backward.
+        if !std::mem::take(&mut is_awaited[index]) {
+            bail!(
+                "the gradient of parameter {name:?} came in a backward within that of the loss, or beside \
+                 it, and cannot be told from the gradient of the loss: an operation that differentiates \
+                 something itself has to do so with a copy of the parameter (Var::from_tensor of its \
+                 detached tensor)"
+            )
+        }
         let dtype = dtype(gradient.dtype())?;
         let heard = match give(pass, index, gradient)? {
             Ok(false) => with_bytes(gradient, |bytes| pass.ready_bytes(index, dtype, bytes))?,
@@ -64,18 +91,18 @@ impl Ear {
         heard.with_context(|| format!("in the backward of parameter {name:?}"))
     }
 
-    fn pass(&self) -> MutexGuard<'_, Option<Pass>> {
-        self.pass.lock().unwrap_or_else(PoisonError::into_inner)
+    fn turn(&self) -> MutexGuard<'_, Option<Turn>> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A backward that runs. If it is left before its end, by whatever way, its pass goes with it.
+/// While it is there, backward runs. If that panics, its pass goes with it.
 struct Hearing<'a>(&'a Ear);
 
 impl Drop for Hearing<'_> {
     fn drop(&mut self) {
-        let pass = self.0.pass().take();
-        drop(pass);
+        let turn = self.0.turn().take();
+        drop(turn);
     }
 }
 

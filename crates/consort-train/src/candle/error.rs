@@ -11,6 +11,16 @@ impl From<Said> for Error {
     }
 }
 
+/// Why something failed, for other ranks: without the backtrace that candle shows on this one.
+pub(crate) fn reason(error: &Error) -> String {
+    let Error::Candle(said) = error else { return error.to_string() };
+    let mut said = &**said;
+    while let Said::WithBacktrace { inner, .. } = said {
+        said = inner;
+    }
+    said.to_string()
+}
+
 /// The error of consort's that is in one of candle's, or the latter if there is none.
 fn ours(error: Said) -> Result<Error, Said> {
     match error {
@@ -45,6 +55,15 @@ mod tests {
         let of_group: Result<(), consort::Error> = Err(consort::Error::Argument("no".to_owned()));
         let said = of_group.context("in forward").unwrap_err().bt();
         assert!(matches!(Error::from(said), Error::Group(_)));
+    }
+
+    #[test]
+    fn a_reason_has_no_backtrace() {
+        let backtrace = Box::new(std::backtrace::Backtrace::force_capture());
+        let inner = Box::new(Said::Msg("no water".to_owned()));
+        let error = Error::from(Said::WithBacktrace { inner, backtrace });
+        assert_eq!(reason(&error), "no water");
+        assert_ne!(error.to_string(), "no water");
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! A model's variables, as the ranks know them.
 
-use candle_core::{Result, Tensor, Var};
+use std::collections::HashSet;
+
+use candle_core::backprop::GradStore;
+use candle_core::{Result, Tensor, TensorId, Var};
 
 use crate::candle::numbers::{dtype, filled, with_bytes};
 use crate::error::Error;
@@ -18,7 +21,9 @@ pub(crate) struct Model {
 pub(crate) struct Learned {
     pub(crate) name: String,
     pub(crate) variable: Var,
-    /// Its elements in one row, in the same memory.
+    /// What the model was given.
+    given: TensorId,
+    /// The variable's elements in one row, in the same memory.
     original: Tensor,
     /// Those of the copy.
     copy: Tensor,
@@ -53,6 +58,24 @@ impl Model {
         full.try_for_each(|it| it.copy.slice_set(&it.original, 0, 0))
     }
 
+    /// Which parameters have a part in a loss, by what the model was given for them.
+    pub(crate) fn parts_of(&self, loss: &Tensor) -> Vec<bool> {
+        let nodes: HashSet<TensorId> = loss.sorted_nodes().into_iter().map(Tensor::id).collect();
+        self.parameters.iter().map(|it| nodes.contains(&it.given)).collect()
+    }
+
+    /// Whether a backward has found nothing for variables of parameters. What the model was given for them
+    /// is heard of elsewhere, so that this would be of the variable itself.
+    ///
+    /// # Errors
+    /// [`Error::Bypassed`] if it has.
+    pub(crate) fn check_through(&self, gradients: &GradStore) -> crate::Result<()> {
+        match self.parameters.iter().find(|it| gradients.get(&it.variable).is_some()) {
+            Some(parameter) => Err(Error::Bypassed { name: parameter.name.clone() }),
+            None => Ok(()),
+        }
+    }
+
     /// Whether the model computes with what its variables are now. It looks at some of their numbers.
     ///
     /// # Errors
@@ -75,7 +98,7 @@ impl Learned {
     pub(crate) fn new(name: &str, variable: Var, given: &Tensor) -> Result<Self> {
         let original = variable.as_detached_tensor().flatten_all()?;
         let copy = given.detach().flatten_all()?;
-        Ok(Self { name: name.to_owned(), variable, original, copy })
+        Ok(Self { name: name.to_owned(), variable, given: given.id(), original, copy })
     }
 }
 

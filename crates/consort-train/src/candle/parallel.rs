@@ -91,18 +91,20 @@ impl DistributedDataParallel {
     /// Computes the gradients of a loss, and averages them over all ranks while others are computed,
     /// with what [`backward_local`](Self::backward_local) has left.
     ///
+    /// The loss has to be computed with the tensors that the model was given, also where it has terms of
+    /// parameters alone, such as a penalty for large ones: gradients of [`vars`](Self::vars) themselves are
+    /// not averaged, and refused. An operation whose own backward differentiates something has to do so
+    /// with copies of parameters: it cannot be told whether such gradients belong to the loss.
+    ///
     /// # Errors
-    /// [`Error::Stale`] when parameters were changed and the model does not know; what
-    /// [`Reducer::begin`] and [`Pass::finish`] say; and [`Error::Candle`] when
-    /// candle cannot differentiate the loss.
+    /// [`Error::Stale`] when parameters were changed and the model does not know, as far as is
+    /// [seen](super#how-it-works-and-what-it-costs); what [`Reducer::begin`] and [`Pass::finish`] say;
+    /// [`Error::Bypassed`] when the loss was computed with variables; and [`Error::Candle`] when candle
+    /// cannot differentiate the loss. If gradients were on their way by then, the others wait for the rest:
+    /// the group is ended for all, with the reason. Otherwise all is as it was before.
     pub fn backward(&self, loss: &Tensor) -> Result<Gradients> {
-        self.model.check_fresh()?;
-        let (pass, mut gradients) = self.listen(self.reducer.begin()?, loss)?;
-        for buffer in &self.model.buffers {
-            gradients.remove(&buffer.variable);
-        }
-        write_back(&mut pass.finish()?, &self.model.parameters, &mut gradients)?;
-        Ok(Gradients::new(self.model.clone(), gradients))
+        self.check_fresh()?;
+        self.backward_in(self.reducer.begin()?, loss)
     }
 
     /// Computes the gradients of a loss, and adds them to those of this rank until the next
@@ -110,7 +112,7 @@ impl DistributedDataParallel {
     /// travels. Gradients are added, not averaged, so divide the loss by the number of parts.
     ///
     /// # Errors
-    /// As [`backward`](Self::backward).
+    /// As [`backward`](Self::backward), but nobody waits: gradients that came before the failure stay added.
     pub fn backward_local(&self, loss: &Tensor) -> Result<()> {
         self.model.check_fresh()?;
         let (pass, _) = self.listen(self.reducer.begin_local()?, loss)?;
@@ -164,10 +166,9 @@ impl DistributedDataParallel {
     /// # Errors
     /// Why the group has ended, if it has.
     pub fn sync_buffers(&self) -> Result<()> {
-        let buffers = self.model.buffers.iter().map(|buffer| &buffer.variable);
         match self.buffers {
-            Buffers::FromRankZero => broadcast(&self.reducer.group(), buffers, 0),
-            Buffers::Averaged => average(&self.reducer.group(), buffers),
+            Buffers::FromRankZero => broadcast(&self.reducer.group(), self.buffers(), 0),
+            Buffers::Averaged => average(&self.reducer.group(), self.buffers()),
             Buffers::Apart => Ok(()),
         }
     }
@@ -186,7 +187,8 @@ impl DistributedDataParallel {
     /// buffers of its rank 0, since a failure may have come between two ranks' steps.
     ///
     /// What an optimizer knows of earlier steps is its own, and cannot be sent: one that knows something,
-    /// like `AdamW`, has to be made anew on all ranks.
+    /// like `AdamW`, has to be made anew on all ranks. A layer that has a group, like
+    /// [`SyncBatchNorm`](super::SyncBatchNorm), has to be given the other one, too.
     ///
     /// # Errors
     /// As [`Reducer::set_group`] and [`broadcast`](Self::broadcast).
@@ -212,8 +214,37 @@ impl DistributedDataParallel {
         self.broadcast(0)
     }
 
+    /// Computes the gradients of a loss in a pass that has begun.
+    pub(crate) fn backward_in(&self, pass: Pass, loss: &Tensor) -> Result<Gradients> {
+        let (pass, mut gradients) = self.listen(pass, loss)?;
+        for buffer in &self.model.buffers {
+            gradients.remove(&buffer.variable);
+        }
+        write_back(&mut pass.finish()?, &self.model.parameters, &mut gradients)?;
+        Ok(Gradients::new(self.model.clone(), gradients))
+    }
+
+    /// Whether the model computes with what its parameters are now.
+    pub(crate) fn check_fresh(&self) -> Result<()> {
+        self.model.check_fresh()
+    }
+
+    /// What becomes of buffers after each step.
+    pub(crate) fn buffer_rule(&self) -> Buffers {
+        self.buffers
+    }
+
+    /// The variables that are not learned.
+    pub(crate) fn buffers(&self) -> impl Iterator<Item = &Var> + Clone {
+        self.model.buffers.iter().map(|buffer| &buffer.variable)
+    }
+
     fn listen(&self, pass: Pass, loss: &Tensor) -> Result<(Pass, GradStore)> {
-        self.ear.listen(pass, || loss.backward())
+        self.ear.listen(pass, self.model.parts_of(loss), || {
+            let gradients = loss.backward()?;
+            self.model.check_through(&gradients)?;
+            Ok(gradients)
+        })
     }
 }
 

@@ -64,12 +64,22 @@ pub(crate) fn broadcast<'a>(
     variables: impl Iterator<Item = &'a Var> + Clone,
     root: u32,
 ) -> Result<()> {
+    exchange(variables, |pieces| crate::broadcast(group, pieces, root))
+}
+
+/// Lets something be done with the bytes of variables, and changes those whose bytes are others then.
+pub(crate) fn exchange<'a>(
+    variables: impl Iterator<Item = &'a Var> + Clone,
+    act: impl FnOnce(&mut [&mut [u8]]) -> Result<()>,
+) -> Result<()> {
     let read = |variable: &Var| with_bytes(variable, <[u8]>::to_vec);
     let mut all: Vec<Vec<u8>> = variables.clone().map(read).collect::<Result<_, _>>()?;
     let mut pieces: Vec<&mut [u8]> = all.iter_mut().map(|bytes| &mut bytes[..]).collect();
-    crate::broadcast(group, &mut pieces, root)?;
-    if group.rank() != root {
-        variables.zip(&all).try_for_each(|(variable, bytes)| set(variable, bytes))?;
+    act(&mut pieces)?;
+    for (variable, bytes) in variables.zip(&all) {
+        if !with_bytes(variable, |before| before == bytes)? {
+            set(variable, bytes)?;
+        }
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use consort::Work;
 
 use crate::bucket::Bucket;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A bucket on its way.
 #[must_use = "the bucket comes back from it"]
@@ -57,6 +57,12 @@ impl<T: 'static> Pending<T> {
     ) -> Pending<U> {
         let arrival = self.arrival.clone();
         Pending { finish: Box::new(move || finish(self.wait()?)), arrival }
+    }
+
+    /// The same, with another error if it fails.
+    pub(crate) fn map_err(self, change: impl FnOnce(Error) -> Error + Send + 'static) -> Self {
+        let arrival = self.arrival.clone();
+        Self { finish: Box::new(move || self.wait().map_err(change)), arrival }
     }
 
     /// Waits for the bucket.

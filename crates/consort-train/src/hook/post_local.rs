@@ -31,7 +31,8 @@ use crate::error::{Error, Result};
 ///
 /// When hosts are many and the network between them slow, and a few hundred or thousand passes have settled
 /// where the model goes. Say [`Unused::Refuse`](crate::Unused::Refuse) as well: otherwise all ranks still
-/// tell each other in every pass which parameters had a gradient.
+/// tell each other in every pass which parameters had a gradient. It is not for ranks with
+/// [uneven inputs](crate::Join): whoever has none left takes no steps, and so averages no models.
 ///
 /// ```
 /// use consort::Dtype;
@@ -127,8 +128,8 @@ impl CommHook for PostLocalSgd {
         let Some(part) = part else { return Ok(Pending::new(move || Ok(bucket))) };
         let all = round.group.clone();
         let round = Round { group: part, divisor: part.world(), pass: round.pass };
-        let begun = round.average(bucket).map_err(|error| tell(&all, error));
-        begun.map(|pending| Pending::new(move || pending.wait().map_err(|error| tell(&all, error))))
+        let pending = round.average(bucket).map_err(|error| tell(&all, error))?;
+        Ok(pending.map_err(move |error| tell(&all, error)))
     }
 
     fn reset(&mut self) {

@@ -55,7 +55,8 @@ use crate::error::{Error, Result};
 /// for it, so the first [1000 passes](Self::after) are averaged as they are.
 ///
 /// It computes with `f32` for gradients of 32 and 16 bits, with `f64` for those of 64; P and Q travel so.
-/// Gradients of other dtypes travel as they are.
+/// Gradients of other dtypes travel as they are. A [`Cast`](crate::Cast) before it makes only those smaller
+/// that are not compressed.
 ///
 /// ```
 /// use consort::Dtype;
@@ -107,6 +108,9 @@ impl PowerSgd {
     /// Averages so many passes as they are before it compresses: 1000 if nothing is said. Local passes
     /// are not among them. They are counted anew when the reducer gets another group, in which there may
     /// be ranks that have seen none.
+    ///
+    /// It may be 0: what is kept from pass to pass belongs to parameters, and survives when buckets are made
+    /// anew after the first pass.
     #[must_use]
     pub fn after(self, passes: u64) -> Self {
         self.but(|settings| settings.after = passes)

@@ -38,6 +38,7 @@ use crate::error::Result;
 /// number in its block / 254, and by the largest average in its block / 254. What is much smaller than the
 /// largest of its block becomes zero. With [feedback](Self::error_feedback) what was lost is added to the
 /// next gradients, so that it arrives in the long run. That takes memory for a copy of all gradients as `f32`.
+/// What is sent again for a parameter that no rank uses in a pass is lost: its gradient is left alone.
 ///
 /// A number that is not finite makes its block NaN, on every rank.
 ///

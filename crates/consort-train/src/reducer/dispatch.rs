@@ -43,7 +43,7 @@ mod models {
     use loom::sync::{Arc, Mutex};
     use loom::thread;
 
-    use super::super::ledger::Ledger;
+    use super::super::ledger::{Ledger, Put};
     use super::{Lock, dispatch};
 
     struct ModelLock<T>(Mutex<T>);
@@ -68,9 +68,8 @@ mod models {
         }
 
         fn bring(&self, index: usize) {
-            if self.ledger.with(|ledger| ledger.take(index)).unwrap()
-                && self.ledger.with(|ledger| ledger.put(index))
-            {
+            self.ledger.with(|ledger| ledger.take(index)).unwrap();
+            if self.ledger.with(|ledger| ledger.put(index)) == Put::Complete {
                 self.launch();
             }
         }
@@ -117,6 +116,30 @@ mod models {
     #[test]
     fn a_bucket_that_threads_fill_together_goes_once() {
         check(&[&[0, 3], &[1, 2]], &[&[0, 1], &[2, 3]]);
+    }
+
+    /// Scenario *two parts at once*.
+    #[test]
+    fn a_gradient_that_comes_in_parts_is_whole_before_it_goes() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let shared = Shared::new(&[vec![0]], &[2]);
+            let copied = Arc::new(Mutex::new(0));
+            let bring = |shared: Arc<Shared>, copied: Arc<Mutex<u32>>| {
+                shared.ledger.with(|ledger| ledger.take(0)).unwrap();
+                *copied.lock().unwrap() += 1;
+                if shared.ledger.with(|ledger| ledger.put(0)) == Put::Complete {
+                    assert_eq!(*copied.lock().unwrap(), 2);
+                    shared.launch();
+                }
+            };
+            let (other, its) = (shared.clone(), copied.clone());
+            let thread = thread::spawn(move || bring(other, its));
+            bring(shared.clone(), copied);
+            thread.join().unwrap();
+            assert_eq!(shared.launched(), [0]);
+        });
     }
 
     /// Scenario *given up meanwhile*.

@@ -3,11 +3,11 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use consort::{Group, ReduceOp};
+use consort::{ErrorKind, Group, ReduceOp};
 
 use super::dispatch::dispatch;
-use super::ledger::Refusal;
-use super::state::{Phase, Running, State};
+use super::ledger::{Put, Refusal};
+use super::state::{Failure, Phase, Running, State};
 use crate::error::{Error, Result};
 use crate::hook::{CommHook, Pending, Round};
 use crate::layout::{Layout, Parcel};
@@ -54,14 +54,14 @@ impl Inner {
         self.launcher.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes note of a gradient. Says whether it was the last of its parameter.
-    pub(crate) fn take(&self, pass: u64, index: usize) -> Result<bool> {
+    /// Takes note of a gradient, which is then [put](Self::put) or [taken back](Self::take_back).
+    pub(crate) fn take(&self, pass: u64, index: usize) -> Result<()> {
         let mut state = self.state();
         state.check_alive()?;
         let taken = state.running(pass, "a gradient")?.ledger.take(index);
         let name = || self.parameters[index].name().to_owned();
         taken.map_err(|refusal| match refusal {
-            Refusal::Twice if self.settings.is_static => {
+            Refusal::Twice | Refusal::Closed if self.settings.is_static => {
                 let expected = state.comes[index];
                 Error::Changed { pass, name: name(), came: expected + 1, expected }
             }
@@ -73,16 +73,28 @@ impl Inner {
     pub(crate) fn put(&self, pass: u64, index: usize, layout: &Layout) -> Result<()> {
         let is_complete = {
             let mut state = self.state();
-            let running = state.running(pass, "a gradient")?;
-            running.record.ready(index, Instant::now());
-            running.ledger.put(index) && running.mode == Mode::Averaged
+            let Running { ledger, record, mode } = state.running(pass, "a gradient")?;
+            let put = ledger.put(index);
+            if put != Put::Part {
+                record.ready(index, Instant::now());
+            }
+            put == Put::Complete && *mode == Mode::Averaged
         };
         if is_complete && !self.settings.is_delayed { self.launch(pass, layout) } else { Ok(()) }
+    }
+
+    /// A gradient that was taken could not be put into its bucket.
+    pub(crate) fn take_back(&self, pass: u64, index: usize) {
+        if let Ok(running) = self.state().running(pass, "a gradient") {
+            running.ledger.take_back(index);
+        }
     }
 
     /// Hands all buckets to the hook that can go, in their order.
     fn launch(&self, pass: u64, layout: &Layout) -> Result<()> {
         let next = |state: &mut State| {
+            // After a failure nothing more goes: it would be taken for what has failed.
+            state.check_alive()?;
             let Running { ledger, record, .. } = state.running(pass, "a bucket")?;
             let next = ledger.next();
             if let Some(index) = next {
@@ -213,50 +225,56 @@ impl Inner {
     /// A pass has failed.
     pub(crate) fn break_off(&self, pass: u64, error: &Error) {
         let mut state = self.state();
-        state.failed.get_or_insert_with(|| error.to_string());
+        state.failed.get_or_insert_with(|| Failure::of(error));
         if state.pass == pass {
             state.phase = Phase::Idle;
         }
     }
 
-    /// A pass was dropped before its end.
-    pub(crate) fn abandon(&self, pass: u64, layout: &Layout) {
+    /// A pass was dropped before its end, perhaps for a reason that is known.
+    pub(crate) fn abandon(&self, pass: u64, layout: &Layout, why: Option<&str>) {
         let mut state = self.state();
         let comes = state.comes.clone();
         let Ok(running) = state.running(pass, "the end") else { return };
         let (has_begun, is_touched) =
             (running.ledger.has_begun(), running.ledger.is_touched(&comes));
-        let mode = running.mode;
         state.phase = Phase::Idle;
         if has_begun {
-            let reason = format!("pass {pass} was dropped before its end, when buckets had gone");
-            state.failed.get_or_insert_with(|| reason.clone());
+            let why = why.map_or(String::new(), |why| format!(": {why}"));
+            let reason =
+                format!("pass {pass} was dropped before its end, when buckets had gone{why}");
+            let failure = Failure { text: reason.clone(), kind: ErrorKind::Aborted };
+            state.failed.get_or_insert(failure);
             drop(state);
             self.launcher().group.abort(&reason);
-        } else if is_touched && mode == Mode::Averaged {
+        } else if is_touched {
+            // Nobody can tell any more what belongs to which pass.
             layout.clear();
         }
     }
 
     /// A mistake of this rank's that leaves the others waiting: they are told.
     pub(crate) fn give_up(&self, error: Error) -> Error {
-        let reason = error.to_string();
-        self.state().failed.get_or_insert_with(|| reason.clone());
-        self.launcher().group.abort(&reason);
+        self.state().failed.get_or_insert_with(|| Failure::of(&error));
+        self.launcher().group.abort(&error.to_string());
         error
     }
 
     /// A hook has failed.
     fn fail(&self, bucket: usize, error: Error, launcher: &Launcher) -> Error {
         let hook = launcher.hook.name().to_owned();
+        let has_ended = |kind| {
+            use ErrorKind::{Aborted, Deadline, Mismatch, PeerGone};
+            matches!(kind, Aborted | Deadline | Mismatch | PeerGone)
+        };
         let error = match error {
-            Error::Group(error) => Error::Group(error),
+            // The others know.
+            Error::Group(error) if has_ended(error.kind()) => Error::Group(error),
             other => Error::Hook { hook, bucket, reason: other.to_string() },
         };
-        let reason = error.to_string();
-        self.state().failed.get_or_insert_with(|| reason.clone());
+        self.state().failed.get_or_insert_with(|| Failure::of(&error));
         if matches!(error, Error::Hook { .. }) {
-            launcher.group.abort(&reason);
+            launcher.group.abort(&error.to_string());
         }
         error
     }

@@ -21,14 +21,23 @@ pub(crate) struct Ledger {
 /// What is known of a parameter in a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
-    /// Its gradient has to come so many times more.
-    Awaited(u32),
-    /// Its gradient has come for the last time, and is being copied.
-    Taken,
+    /// Its gradient has to come so many times more, and has come so often that is still being copied.
+    Open { left: u32, copying: u32 },
     /// It is in its bucket.
     Ready,
     /// It does not come.
     Absent,
+}
+
+/// What is known of a bucket when a gradient has been put into it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Put {
+    /// Parts of the same gradient are on their way, or being copied.
+    Part,
+    /// The gradient is there, others are awaited.
+    Ready,
+    /// All are there.
+    Complete,
 }
 
 /// Why a gradient is refused.
@@ -47,7 +56,10 @@ impl Ledger {
         for (bucket, members) in buckets.iter().enumerate() {
             members.iter().for_each(|&index| bucket_of[index] = bucket);
         }
-        let mark = |&times: &u32| if times == 0 { Mark::Absent } else { Mark::Awaited(times) };
+        let mark = |&times: &u32| match times {
+            0 => Mark::Absent,
+            left => Mark::Open { left, copying: 0 },
+        };
         let awaited = |bucket: &Vec<usize>| bucket.iter().filter(|&&at| times[at] > 0).count();
         Self {
             bucket_of,
@@ -58,34 +70,43 @@ impl Ledger {
         }
     }
 
-    /// Takes a gradient that has come. Says whether it was the last of this parameter: then it is
-    /// [put](Self::put) when it is in its bucket.
-    pub(crate) fn take(&mut self, index: usize) -> Result<bool, Refusal> {
-        match self.marks[index] {
-            Mark::Awaited(1) => {
-                self.marks[index] = Mark::Taken;
-                Ok(true)
-            }
-            Mark::Awaited(times) => {
-                self.marks[index] = Mark::Awaited(times - 1);
-                Ok(false)
-            }
-            Mark::Taken | Mark::Ready => Err(Refusal::Twice),
+    /// Takes a gradient that has come. It is [put](Self::put) when it is in its bucket, or
+    /// [taken back](Self::take_back) if it could not be put there.
+    pub(crate) fn take(&mut self, index: usize) -> Result<(), Refusal> {
+        match &mut self.marks[index] {
+            Mark::Open { left: 0, .. } | Mark::Ready => Err(Refusal::Twice),
             Mark::Absent => Err(Refusal::Closed),
+            Mark::Open { left, copying } => {
+                (*left, *copying) = (*left - 1, *copying + 1);
+                Ok(())
+            }
         }
     }
 
-    /// A gradient that was taken is in its bucket. Says whether that is complete.
-    pub(crate) fn put(&mut self, index: usize) -> bool {
-        debug_assert_eq!(self.marks[index], Mark::Taken, "it is put when it was taken");
+    /// A gradient that was taken is in its bucket.
+    pub(crate) fn put(&mut self, index: usize) -> Put {
+        let Mark::Open { left, copying } = &mut self.marks[index] else {
+            unreachable!("what is being copied is open");
+        };
+        *copying -= 1;
+        if (*left, *copying) != (0, 0) {
+            return Put::Part;
+        }
         self.marks[index] = Mark::Ready;
         self.order.push(index);
-        self.count_down(index)
+        if self.count_down(index) { Put::Complete } else { Put::Ready }
+    }
+
+    /// A gradient that was taken could not be put into its bucket: it may come again.
+    pub(crate) fn take_back(&mut self, index: usize) {
+        if let Mark::Open { left, copying } = &mut self.marks[index] {
+            (*left, *copying) = (*left + 1, *copying - 1);
+        }
     }
 
     /// Nobody waits for this parameter's gradient any more. Says whether its bucket is complete.
     pub(crate) fn give_up(&mut self, index: usize) -> bool {
-        debug_assert!(matches!(self.marks[index], Mark::Awaited(_)), "it was awaited");
+        debug_assert!(matches!(self.marks[index], Mark::Open { copying: 0, .. }), "it was awaited");
         self.marks[index] = Mark::Absent;
         self.count_down(index)
     }
@@ -105,8 +126,9 @@ impl Ledger {
 
     /// Whether a gradient has come.
     pub(crate) fn is_touched(&self, times: &[u32]) -> bool {
-        let awaited = |(mark, &times): (&Mark, &u32)| times == 0 || *mark == Mark::Awaited(times);
-        !self.marks.iter().zip(times).all(awaited)
+        let is_untouched =
+            |(mark, &left): (&Mark, &u32)| left == 0 || *mark == Mark::Open { left, copying: 0 };
+        !self.marks.iter().zip(times).all(is_untouched)
     }
 
     /// Those that are awaited, with how often they have come of these times.
@@ -116,7 +138,7 @@ impl Ledger {
     ) -> impl Iterator<Item = (usize, u32)> + 'a {
         let all = self.marks.iter().zip(times).enumerate();
         all.filter_map(|(index, (mark, times))| match mark {
-            Mark::Awaited(left) => Some((index, times - left)),
+            Mark::Open { left, .. } if *left > 0 => Some((index, times - left)),
             _ => None,
         })
     }
@@ -144,8 +166,10 @@ mod tests {
 
     use super::*;
 
+    /// Whether its bucket is complete then.
     fn put(ledger: &mut Ledger, index: usize) -> bool {
-        ledger.take(index).unwrap() && ledger.put(index)
+        ledger.take(index).unwrap();
+        ledger.put(index) == Put::Complete
     }
 
     #[test]
@@ -162,7 +186,7 @@ mod tests {
     #[test]
     fn what_comes_too_often_or_after_the_end_is_refused() {
         let mut ledger = Ledger::new(&[vec![0, 1]], &[2, 1]);
-        assert_eq!(ledger.take(0), Ok(false));
+        assert_eq!((ledger.take(0), ledger.put(0)), (Ok(()), Put::Part));
         assert_eq!(ledger.missing(&[2, 1]).collect::<Vec<_>>(), [(0, 1), (1, 0)]);
         assert!(!put(&mut ledger, 0));
         assert_eq!(ledger.take(0), Err(Refusal::Twice));
@@ -182,12 +206,31 @@ mod tests {
     #[test]
     fn one_who_is_being_copied_holds_its_bucket_up() {
         let mut ledger = Ledger::new(&[vec![0, 1]], &[1, 1]);
-        assert!(ledger.take(0).unwrap());
+        ledger.take(0).unwrap();
         assert!(!put(&mut ledger, 1));
         assert_eq!(ledger.next(), None);
         assert_eq!(ledger.take(0), Err(Refusal::Twice));
-        assert!(ledger.put(0));
+        assert_eq!(ledger.put(0), Put::Complete);
         assert_eq!(ledger.next(), Some(0));
+    }
+
+    #[test]
+    fn an_earlier_part_that_is_being_copied_holds_its_bucket_up() {
+        let mut ledger = Ledger::new(&[vec![0]], &[2]);
+        ledger.take(0).unwrap();
+        ledger.take(0).unwrap();
+        assert_eq!((ledger.put(0), ledger.next()), (Put::Part, None));
+        assert_eq!((ledger.put(0), ledger.next()), (Put::Complete, Some(0)));
+    }
+
+    #[test]
+    fn what_could_not_be_put_may_come_again() {
+        let mut ledger = Ledger::new(&[vec![0]], &[1]);
+        ledger.take(0).unwrap();
+        ledger.take_back(0);
+        assert!(!ledger.is_touched(&[1]));
+        assert_eq!(ledger.missing(&[1]).collect::<Vec<_>>(), [(0, 0)]);
+        assert!(put(&mut ledger, 0));
     }
 
     proptest! {

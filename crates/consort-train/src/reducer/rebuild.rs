@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use consort::{Group, ReduceOp};
+use consort::{Call, Dtype, Group, ReduceOp, Target};
 
 use super::inner::Inner;
 use super::state::State;
 use crate::assign::{Caps, assign};
 use crate::error::Result;
 use crate::layout::Layout;
+use crate::memory::Memory;
 use crate::parameter::Parameter;
 use crate::tune::{Advice, Cost, Seen, advise};
 
@@ -18,7 +19,8 @@ impl Inner {
     /// have averaged the same number of passes.
     pub(crate) fn renew(&self, state: &mut State, group: &Group) -> Result<()> {
         let Some(order) = state.observed.take() else { return Ok(()) };
-        let is_known = state.averaged == KNOWN;
+        // In the first pass of a static graph gradients are counted, and come to their places at its end.
+        let is_known = state.averaged == KNOWN + u64::from(self.settings.is_static);
         let is_tried = state.averaged == TRIED && state.caps.are_guessed();
         if !is_known && !is_tried {
             return Ok(());
@@ -60,12 +62,12 @@ impl Inner {
     ) -> Result<()> {
         let rules = &self.settings.rules;
         let buckets = assign(&self.parameters, order, &caps, |it| rules.is_alone(it));
-        (state.caps, state.is_rebuilt) = (caps, true);
         if buckets != state.layout.members() {
             let new = Layout::new(&self.parameters, buckets, rules, group)?;
             new.take_over(&state.layout);
             state.layout = Arc::new(new);
         }
+        (state.caps, state.is_rebuilt) = (caps, true);
         Ok(())
     }
 }
@@ -81,11 +83,15 @@ fn as_rank_0_saw(group: &Group, order: Vec<usize>) -> Result<Vec<usize>> {
 fn measure(group: &Group, most: usize) -> Result<Option<Cost>> {
     let mut points = Vec::new();
     for bytes in SIZES.into_iter().filter(|&bytes| bytes <= most.max(SIZES[0])) {
-        let mut numbers = vec![0.0_f32; bytes / size_of::<f32>()];
-        for _ in 0..=TURNS {
+        let mut memory = Memory::shared(bytes, group)?;
+        for turn in 0..=TURNS {
+            let (dtype, op) = (Dtype::F32, ReduceOp::Avg);
+            let output = Target::from(memory.bytes_mut());
             let began = Instant::now();
-            group.all_reduce(&mut numbers, ReduceOp::Sum)?;
-            points.push((bytes, began.elapsed()));
+            group.call(&Call::AllReduce { dtype, op, input: output.into(), output })?;
+            if turn > 0 {
+                points.push((bytes, began.elapsed()));
+            }
         }
     }
     Ok(Cost::new(points))

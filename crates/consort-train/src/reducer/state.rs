@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use consort::Group;
+use consort::{ErrorKind, Group};
 
 use super::ledger::Ledger;
 use crate::assign::{Caps, assign};
@@ -40,13 +40,26 @@ pub(crate) struct State {
     /// When the last forward pass began.
     pub(crate) forward: Option<Instant>,
     pub(crate) tally: Tally,
-    pub(crate) failed: Option<String>,
+    pub(crate) failed: Option<Failure>,
+}
+
+/// The first thing that has failed.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) text: String,
+    pub(crate) kind: ErrorKind,
+}
+
+impl Failure {
+    pub(crate) fn of(error: &Error) -> Self {
+        Self { text: error.to_string(), kind: error.kind() }
+    }
 }
 
 #[derive(Debug)]
 pub(crate) enum Phase {
     Idle,
-    Running(Running),
+    Running(Box<Running>),
     /// Somebody has the averages.
     Held,
 }
@@ -94,8 +107,20 @@ impl State {
 
     pub(crate) fn check_alive(&self) -> Result<()> {
         match &self.failed {
-            Some(first) => Err(Error::Failed { first: first.clone() }),
+            Some(Failure { text, kind }) => Err(Error::Failed { first: text.clone(), kind: *kind }),
             None => Ok(()),
+        }
+    }
+
+    /// Whether a pass can begin.
+    ///
+    /// # Errors
+    /// When something has failed, or there is another.
+    pub(crate) fn check_idle(&self) -> Result<()> {
+        self.check_alive()?;
+        match &self.phase {
+            Phase::Idle => Ok(()),
+            Phase::Running(_) | Phase::Held => Err(Error::Pending { pass: self.pass }),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use candle_core::{DType, Tensor};
 use candle_nn::{AdamW, Module, Optimizer, ParamsAdamW, SGD, VarMap, linear};
+use consort::Dtype;
 use consort_testkit::{Case, conformance};
 use consort_train::candle::{DistributedDataParallel, Options};
 use consort_train::{Caps, Cast};
@@ -25,12 +26,21 @@ conformance! { [shm in_process]
     gradients_are_cut_to_the_same_length_everywhere
     an_optimizer_that_remembers_stays_in_step
     gradients_travel_with_fewer_bits_if_asked
+    gradients_are_averaged_in_candles_memory_from_any_size_on
 }
 
 /// Ten steps, each the same bits on all ranks, and near those of one process.
 fn train(group: &consort::Group, task: Task, dtype: DType) -> Vec<Vec<u64>> {
-    let options =
-        Options::new().reducer(consort_train::Options::new().caps(Caps::of(300).unwrap()));
+    train_with(group, task, dtype, consort_train::Options::new().caps(Caps::of(300).unwrap()))
+}
+
+fn train_with(
+    group: &consort::Group,
+    task: Task,
+    dtype: DType,
+    reducer: consort_train::Options,
+) -> Vec<Vec<u64>> {
+    let options = Options::new().reducer(reducer);
     let variables = VarMap::new();
     let (ddp, net) =
         DistributedDataParallel::with_options(group, &variables, dtype, options, task.build)
@@ -113,26 +123,33 @@ fn several_kinds(vb: candle_nn::VarBuilder<'static>) -> candle_core::Result<Net>
 fn parts_of_a_batch_add_up_to_the_whole(case: Case) {
     let all = case.run(2, |ctx| {
         let group = meet(ctx);
-        let (rank, variables) = (group.rank().index(), VarMap::new());
-        let (ddp, net) =
-            DistributedDataParallel::new(&group, &variables, DType::F32, MLP.build).unwrap();
-        let alone = Alone::like(MLP, &ddp);
-        let mut optimizer = SGD::new(ddp.vars(), RATE).unwrap();
-        for turn in 0..4 {
-            let x = batch(MLP, DType::F32, rank, turn, EXAMPLES).unwrap();
-            let part = |at: usize| {
-                let part = x.narrow(0, at * 2, 2).unwrap();
-                (loss(&net, &part).unwrap() / 3.0).unwrap()
-            };
-            ddp.backward_local(&part(0)).unwrap();
-            ddp.backward_local(&part(1)).unwrap();
-            ddp.backward_step(&mut optimizer, &part(2)).unwrap();
-            alone.step(2, turn);
-            assert!(distance(&ddp.vars(), &alone.vars()) <= tolerance(DType::F32));
-        }
-        bits(&ddp.vars())
+        // In buckets, and in candle's own memory.
+        [usize::MAX, 1].map(|adopt| in_parts(&group, consort_train::Options::new().adopt(adopt)))
     });
     assert_the_same(&all);
+}
+
+fn in_parts(group: &consort::Group, reducer: consort_train::Options) -> Vec<u64> {
+    let (rank, variables) = (group.rank().index(), VarMap::new());
+    let options = Options::new().reducer(reducer);
+    let (ddp, net) =
+        DistributedDataParallel::with_options(group, &variables, DType::F32, options, MLP.build)
+            .unwrap();
+    let alone = Alone::like(MLP, &ddp);
+    let mut optimizer = SGD::new(ddp.vars(), RATE).unwrap();
+    for turn in 0..4 {
+        let x = batch(MLP, DType::F32, rank, turn, EXAMPLES).unwrap();
+        let part = |at: usize| {
+            let part = x.narrow(0, at * 2, 2).unwrap();
+            (loss(&net, &part).unwrap() / 3.0).unwrap()
+        };
+        ddp.backward_local(&part(0)).unwrap();
+        ddp.backward_local(&part(1)).unwrap();
+        ddp.backward_step(&mut optimizer, &part(2)).unwrap();
+        alone.step(2, turn);
+        assert!(distance(&ddp.vars(), &alone.vars()) <= tolerance(DType::F32));
+    }
+    bits(&ddp.vars())
 }
 
 fn a_variable_with_two_names_is_one_parameter(case: Case) {
@@ -291,6 +308,25 @@ fn gradients_travel_with_fewer_bits_if_asked(case: Case) {
         let far = distance(&ddp.vars(), &alone.vars());
         assert!(far > 0.0 && far <= tolerance(DType::BF16), "{far}");
         bits(&ddp.vars())
+    });
+    assert_the_same(&all);
+}
+
+fn gradients_are_averaged_in_candles_memory_from_any_size_on(case: Case) {
+    let all = case.run(2, |ctx| {
+        let group = meet(ctx);
+        let adopt = |bytes| consort_train::Options::new().adopt(bytes);
+        let mut all = Vec::new();
+        for task in [MLP, CONVOLUTION, WORDS, NORM, TIED] {
+            all.push(train_with(&group, task, DType::F32, adopt(1)));
+        }
+        for dtype in [DType::F64, DType::BF16, DType::F16] {
+            all.push(train_with(&group, MLP, dtype, adopt(1)));
+        }
+        // Some of them, and with other bits on their way.
+        all.push(train_with(&group, MLP, DType::F32, adopt(300)));
+        all.push(train_with(&group, MLP, DType::F32, adopt(1).reduce_as(Dtype::F64)));
+        all
     });
     assert_the_same(&all);
 }

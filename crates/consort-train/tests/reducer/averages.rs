@@ -121,7 +121,10 @@ fn parts_of_a_gradient_are_added_up_in_a_static_graph(case: Case) {
     case.run(2, |ctx| {
         let group = meet(ctx);
         let reducer = reducer(&group, Options::new().static_graph());
-        for _ in 0..4 {
+        let before = reducer.buckets();
+        for turn in 0..4 {
+            // The order is known after the second pass: in the first one gradients are counted.
+            assert_eq!(reducer.stats().is_rebuilt, turn > 2, "{turn}");
             let pass = reducer.begin().unwrap();
             let number = pass.number();
             // Parameter 3 never comes, even ones come twice, from several threads.
@@ -142,6 +145,7 @@ fn parts_of_a_gradient_are_added_up_in_a_static_graph(case: Case) {
                 assert_eq!(found, (index != 3).then_some(&expected[..]), "{index}");
             }
         }
+        assert_ne!(reducer.buckets(), before);
     });
 }
 

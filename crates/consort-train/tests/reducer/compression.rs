@@ -4,6 +4,7 @@ mod bytes;
 mod columns;
 mod learning;
 mod local;
+mod uneven;
 
 use consort::{Dtype, ErrorKind, Group, bf16, f16};
 use consort_testkit::{Case, conformance};

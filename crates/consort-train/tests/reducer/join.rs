@@ -1,14 +1,14 @@
 //! Ranks that do not have the same number of inputs.
 
-use consort::{ErrorKind, Group, ReduceOp};
-use consort_testkit::{Case, conformance};
-use consort_train::{Options, Reducer, Uneven, Unused};
+use consort::{Dtype, ErrorKind, Group, ReduceOp, f16};
+use consort_testkit::{Case, Outcome, conformance};
+use consort_train::{Error, Options, Parameter, Reducer, Uneven, Unused};
 
 use super::model::{average, give, meet, reducer};
 
 conformance! { [shm tcp mixed in_process]
     who_has_no_more_input_takes_part_with_zeroes
-    buffers_reach_those_who_have_no_more_input
+    buffers_are_those_of_the_first_who_has_an_input
 }
 conformance! { [shm in_process]
     sums_are_divided_by_the_number_of_those_who_have_one_if_asked
@@ -18,6 +18,12 @@ conformance! { [shm in_process]
     after_a_join_all_go_on_as_before
     ranks_that_do_not_do_the_same_are_named_on_all
     who_leaves_a_join_ends_it_for_all
+    ranks_that_want_different_ends_are_all_shown_both
+    numbers_of_few_bits_are_added_up_with_more_whatever_they_are_divided_by
+    who_holds_averages_is_told_before_the_others_wait
+}
+conformance! { [shm tcp]
+    the_survivors_of_a_rank_that_dies_in_a_join_begin_another
 }
 
 /// Trains with as many inputs as the rank says, and looks at each average. Gives the model's digest, who was
@@ -122,7 +128,7 @@ fn after_a_join_all_go_on_as_before(case: Case) {
     });
 }
 
-fn buffers_reach_those_who_have_no_more_input(case: Case) {
+fn buffers_are_those_of_the_first_who_has_an_input(case: Case) {
     case.run(3, |ctx| {
         let group = meet(ctx);
         let reducer = reducer(&group, Options::new());
@@ -174,4 +180,94 @@ fn who_leaves_a_join_ends_it_for_all(case: Case) {
             }
         }
     });
+}
+
+fn ranks_that_want_different_ends_are_all_shown_both(case: Case) {
+    let told = case.run(2, |ctx| {
+        let group = meet(ctx);
+        let reducer = reducer(&group, Options::new());
+        let uneven = [Uneven::Stop, Uneven::DivideByLive][ctx.rank() as usize];
+        let error = reducer.join(uneven).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Mismatch);
+        // The group goes on.
+        train(&group, &reducer, Uneven::DivideByWorld, &[1, 2]);
+        error.to_string()
+    });
+    let part = "rank 0 has stop, rank 1 has divide by those who have one";
+    assert!(told.iter().all(|text| text.contains(part)), "{told:?}");
+}
+
+fn numbers_of_few_bits_are_added_up_with_more_whatever_they_are_divided_by(case: Case) {
+    case.run(4, |ctx| {
+        let group = meet(ctx);
+        let table = Parameter::new("table", Dtype::F16, &[4, 1]).sparse().unwrap();
+        let parameters = vec![Parameter::new("weight", Dtype::F16, &[3]), table];
+        let reducer = Reducer::new(&group, parameters, Options::new()).unwrap();
+        let mut join = reducer.join(Uneven::DivideByLive).unwrap();
+        if ctx.rank() < 3 {
+            let pass = join.begin().unwrap().unwrap();
+            // Their sum is more than the dtype has.
+            pass.ready(0, &[f16::from_f32(30_000.0); 3]).unwrap();
+            pass.ready_rows(1, &[u64::from(ctx.rank() % 2)], &[f16::from_f32(60_000.0)]).unwrap();
+            let averages = pass.finish().unwrap();
+            let found = averages.gradient::<f16>(0).unwrap().unwrap();
+            assert!(found.iter().all(|it| (it.to_f32() - 30_000.0).abs() <= 16.0), "{found:?}");
+            let (rows, found) = averages.rows::<f16>(1).unwrap().unwrap();
+            assert_eq!(rows, [0, 1]);
+            assert_eq!([found[0].to_f32(), found[1].to_f32()], [40_000.0, 20_000.0]);
+        }
+        join.finish().unwrap();
+    });
+}
+
+fn who_holds_averages_is_told_before_the_others_wait(case: Case) {
+    case.run(2, |ctx| {
+        let group = meet(ctx);
+        let reducer = reducer(&group, Options::new());
+        let mut join = reducer.join(Uneven::DivideByWorld).unwrap();
+        let pass = join.begin().unwrap().unwrap();
+        give(&group, &reducer, &pass, 0..20);
+        let held = pass.finish().unwrap();
+        assert!(matches!(join.begin(), Err(Error::Pending { .. })));
+        drop(held);
+        let pass = join.begin().unwrap().unwrap();
+        give(&group, &reducer, &pass, 0..20);
+        drop(pass.finish().unwrap());
+        join.finish().unwrap();
+    });
+}
+
+fn the_survivors_of_a_rank_that_dies_in_a_join_begin_another(case: Case) {
+    let outcomes = case
+        .of(3)
+        .start(|ctx| {
+            let group = meet(ctx);
+            let reducer = reducer(&group, Options::new());
+            let mut join = reducer.join(Uneven::DivideByWorld).unwrap();
+            let pass = join.begin().unwrap().unwrap();
+            give(&group, &reducer, &pass, 0..20);
+            drop(pass.finish().unwrap());
+            group.store().add("past", 1).unwrap();
+            if ctx.rank() == 0 {
+                while group.store().add("past", 0).unwrap() < 3 {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+                std::process::abort();
+            }
+            let error = join.begin().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::PeerGone, "{error}");
+            let smaller = group.shrink().unwrap();
+            reducer.set_group(&smaller).unwrap();
+            // The first one ends only when there is another group.
+            join = reducer.join(Uneven::DivideByWorld).unwrap();
+            let pass = join.begin().unwrap().unwrap();
+            give(&smaller, &reducer, &pass, 0..20);
+            drop(pass.finish().unwrap());
+            join.finish().unwrap();
+            super::model::step(&smaller, &reducer);
+        })
+        .wait();
+    for (rank, outcome) in outcomes.into_iter().enumerate() {
+        assert_eq!(matches!(outcome, Outcome::Done(())), rank > 0, "{rank}: {outcome:?}");
+    }
 }

@@ -125,7 +125,7 @@ fn buckets_are_where_all_ranks_of_a_host_reach_them(case: Case) {
             let pass = reducer.begin().unwrap();
             give(&group, &reducer, &pass, 0..20);
             let averages = pass.finish().unwrap();
-            for index in (0..20).filter(|&at| reducer.parameters()[at].len() > 0) {
+            for index in (0..20).filter(|&at| !reducer.parameters()[at].is_empty()) {
                 assert!(group.is_symmetric(averages.gradient::<f32>(index).unwrap().unwrap()));
             }
         }

@@ -14,6 +14,11 @@ conformance! { [in_process]
     what_does_not_fit_is_refused_and_the_pass_goes_on
     a_pass_is_used_once_and_one_after_the_other
     a_graph_that_changes_is_not_static
+    a_gradient_that_could_not_be_written_may_come_again
+    a_pass_that_is_dropped_takes_what_was_added_up_with_it
+    a_reducer_without_parameters_has_nothing_to_do
+    gradients_that_cannot_be_kept_as_asked_are_refused_by_name
+    what_comes_after_a_failure_tells_of_the_same_kind
 }
 
 fn ranks_with_different_models_are_all_shown_both(case: Case) {
@@ -119,8 +124,93 @@ fn a_graph_that_changes_is_not_static(case: Case) {
         let error = pass.ready(0, &[1.0_f32]).unwrap_err();
         assert!(matches!(error, Error::Changed { came: 2, expected: 1, .. }), "{error}");
         drop(pass);
+        // One that had none in the first pass must not have one later.
+        let reducer = super::model::reducer(&group, Options::new().static_graph());
+        let pass = reducer.begin().unwrap();
+        give(&group, &reducer, &pass, 1..20);
+        drop(pass.finish().unwrap());
+        let pass = reducer.begin().unwrap();
+        let error = pass.ready(0, &[1.0_f32]).unwrap_err();
+        assert!(matches!(error, Error::Changed { came: 1, expected: 0, .. }), "{error}");
+        drop(pass);
         let error = group.barrier();
         error.is_ok()
     });
     assert_eq!(told, [true, true]);
+}
+
+fn a_gradient_that_could_not_be_written_may_come_again(case: Case) {
+    case.run(2, |ctx| {
+        let group = meet(ctx);
+        let reducer = reducer(&group, Options::new());
+        for _ in 0..2 {
+            let pass = reducer.begin().unwrap();
+            let number = pass.number();
+            let failed = |_: &mut [f32], _| Err(Error::Argument("no room to compute".to_owned()));
+            assert!(pass.ready_with(3, failed).is_err());
+            give(&group, &reducer, &pass, 0..20);
+            super::model::check(&group, &reducer, number, &pass.finish().unwrap());
+        }
+        // If it does not, it counts as one that did not come.
+        let pass = reducer.begin().unwrap();
+        assert!(
+            pass.ready_with(3, |_: &mut [f32], _| Err(Error::Argument(String::new()))).is_err()
+        );
+        give(&group, &reducer, &pass, (0..20).filter(|&at| at != 3));
+        assert!(!pass.finish().unwrap().is_used(3));
+    });
+}
+
+fn a_pass_that_is_dropped_takes_what_was_added_up_with_it(case: Case) {
+    case.run(2, |ctx| {
+        let group = meet(ctx);
+        let reducer = reducer(&group, Options::new());
+        for is_local in [true, false] {
+            let pass = reducer.begin_local().unwrap();
+            give(&group, &reducer, &pass, 0..20);
+            pass.finish().unwrap();
+            let pass = if is_local { reducer.begin_local() } else { reducer.begin() }.unwrap();
+            pass.ready(7, &vec![1.0_f32; reducer.parameters()[7].len()]).unwrap();
+            drop(pass);
+            step(&group, &reducer);
+        }
+    });
+}
+
+fn a_reducer_without_parameters_has_nothing_to_do(case: Case) {
+    case.run(2, |ctx| {
+        let group = meet(ctx);
+        let reducer = Reducer::new(&group, Vec::new(), Options::new()).unwrap();
+        for _ in 0..3 {
+            drop(reducer.begin().unwrap().finish().unwrap());
+            drop(reducer.begin_local().unwrap().finish().unwrap());
+        }
+    });
+}
+
+fn gradients_that_cannot_be_kept_as_asked_are_refused_by_name(case: Case) {
+    case.run(2, |ctx| {
+        let group = meet(ctx);
+        let parameters = vec![
+            Parameter::new("good", Dtype::Bf16, &[2]),
+            Parameter::new("odd", Dtype::C64, &[2]),
+        ];
+        let options = Options::new().reduce_as(Dtype::F32);
+        let error = Reducer::new(&group, parameters, options).unwrap_err().to_string();
+        assert!(error.contains("\"odd\"") && error.contains("Options::reduce_as"), "{error}");
+        step(&group, &reducer(&group, Options::new()));
+    });
+}
+
+fn what_comes_after_a_failure_tells_of_the_same_kind(case: Case) {
+    case.run(2, |ctx| {
+        let group = meet(ctx);
+        let reducer = reducer(&group, Options::new().unused(Unused::Refuse));
+        step(&group, &reducer);
+        let pass = begin_to_fail(&group, &reducer, true);
+        let error = fail(&reducer, pass, 1..20);
+        let later = reducer.begin().unwrap_err();
+        assert!(matches!(later, Error::Failed { .. }), "{later}");
+        assert_eq!(later.kind(), error.kind());
+    });
 }

@@ -72,7 +72,7 @@ fn train_unevenly(group: &Group, seed: u64) {
     let mut join = reducer.join(Uneven::DivideByWorld).unwrap();
     for input in 0..longest {
         let has = |rank: usize, index: usize| {
-            inputs[rank] > input && (index + rank * 3 + input + seed as usize) % 5 > 0
+            inputs[rank] > input && !(index + rank * 3 + input + seed as usize).is_multiple_of(5)
         };
         if inputs[me] <= input {
             break;

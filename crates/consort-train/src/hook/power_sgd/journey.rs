@@ -25,6 +25,15 @@ pub(crate) struct Journey<T> {
     divisor: usize,
 }
 
+/// What is kept of a bucket, and how.
+struct Keeping<'a, T> {
+    kept: &'a Kept<T>,
+    settings: &'a Settings,
+    /// How much of the averages this rank has given, for all ranks' parts to add up to what was lost. It is
+    /// 1 unless sums are divided by another number than that of ranks.
+    share: T,
+}
+
 /// Gradients of this rank with what was lost of the last ones, in the order of indices.
 struct Matrix<T> {
     block: Block,
@@ -79,12 +88,14 @@ impl<T: Real> Journey<T> {
         let mut lefts = lefts.wait().map_err(consort::Error::from)?;
         let rights = self.rights(&mut lefts)?;
         let (mut lefts, mut rights) = (&lefts[..], &rights[..]);
+        let share = T::near(self.divisor as f64 / self.group.world() as f64);
+        let keeping = Keeping { kept: &*self.kept, settings: &self.settings, share };
         for matrix in self.matrices {
             let shape = matrix.block.shape;
             let (left, right);
             (left, lefts) = lefts.split_at(shape.left());
             (right, rights) = rights.split_at(shape.right());
-            matrix.store((left, right), &mut self.bucket, (&self.kept, &self.settings))?;
+            matrix.store((left, right), &mut self.bucket, &keeping)?;
         }
         if let Some((parts, apart)) = self.rest {
             let apart = apart.wait()?;
@@ -133,8 +144,9 @@ impl<T: Real> Matrix<T> {
         self,
         (left, right): (&[T], &[T]),
         bucket: &mut Bucket,
-        (kept, settings): (&Kept<T>, &Settings),
+        keeping: &Keeping<'_, T>,
     ) -> Result<()> {
+        let &Keeping { kept, settings, share } = keeping;
         let Self { block, mut numbers } = self;
         let mut averages = vec![T::default(); numbers.len()];
         block.shape.expand(left, right, &mut averages);
@@ -148,7 +160,9 @@ impl<T: Real> Matrix<T> {
                 // As it was rounded there.
                 load(bucket, part, given)?;
                 let lost = &mut numbers[range];
-                lost.iter_mut().zip(&*given).for_each(|(lost, &given)| *lost = *lost - given);
+                lost.iter_mut()
+                    .zip(&*given)
+                    .for_each(|(lost, &given)| *lost = *lost - share * given);
                 kept.keep_residue(parameter, lost);
             }
         }

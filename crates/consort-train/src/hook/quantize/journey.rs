@@ -101,7 +101,7 @@ impl Journey {
 
     /// Puts the averages into the bucket, and keeps what was lost.
     fn store(&mut self, bytes: &[u8]) -> Result<()> {
-        let Self { bucket, shares, numbers, feedback, group, .. } = self;
+        let Self { bucket, shares, numbers, feedback, group, divisor } = self;
         let room = shares.room();
         let shares_of_all = (0..group.world()).map(|rank| (rank, &bytes[part(room, rank)]));
         let averages: Vec<f32> =
@@ -111,6 +111,8 @@ impl Journey {
             convert(given, (bucket.dtype(), bucket.part_mut(at)))?;
         }
         let Some(feedback) = feedback else { return Ok(()) };
+        // What every rank loses by rounding counts as often as there are ranks.
+        let share = *divisor as f32 / group.world() as f32;
         let mut rounded = vec![0.0_f32; numbers.len()];
         for (at, (gradient, range)) in bucket.gradients().zip(&shares.gradients).enumerate() {
             let rounded = &mut rounded[range.clone()];
@@ -119,7 +121,7 @@ impl Journey {
             let given = averages[range.clone()].iter().zip(&*rounded);
             let lost = numbers[range.clone()].iter().zip(given);
             // Nothing is added to the next gradient for one that was not finite.
-            let lost = lost.map(|(lost, (given, rounded))| lost + (given - rounded));
+            let lost = lost.map(|(lost, (given, rounded))| lost + share * (given - rounded));
             let lost = lost.map(|lost| if lost.is_finite() { lost } else { 0.0 }).collect();
             feedback.keep(gradient.index, lost);
         }

@@ -1,0 +1,358 @@
+//! What comes of it all: figures and checks. Pure.
+
+use serde::Serialize;
+
+use super::args::Setting;
+use super::digits::{Set, label};
+use super::failure::{Failure, Killed};
+use super::figures::{accuracy, difference};
+use super::history::History;
+use super::traffic::Traffic;
+use super::words::Task;
+
+/// All figures.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Summary {
+    pub(crate) cores: usize,
+    pub(crate) ranks: usize,
+    /// With how many threads each process computes.
+    pub(crate) threads: usize,
+    pub(crate) seed: u64,
+    pub(crate) steps: usize,
+    pub(crate) batch: usize,
+    pub(crate) model: Model,
+    /// The ranks together.
+    pub(crate) distributed: Figures,
+    /// One process.
+    pub(crate) alone: Option<Figures>,
+    /// Its time by that of the ranks.
+    pub(crate) speedup: Option<f64>,
+    pub(crate) traffic: Option<Traffic>,
+    pub(crate) loss_difference: Option<Difference>,
+    pub(crate) failure: Option<Failure>,
+    pub(crate) checks: Vec<Check>,
+}
+
+/// How large the model is.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Model {
+    /// Its numbers.
+    pub(crate) numbers: usize,
+    /// In so many parameters.
+    pub(crate) parameters: usize,
+}
+
+/// What one run has come to.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Figures {
+    /// How long it has learned.
+    pub(crate) seconds: f64,
+    pub(crate) samples_per_second: f64,
+    /// In the first step.
+    pub(crate) first_loss: f64,
+    /// On average over the last ones.
+    pub(crate) last_loss: f64,
+    /// On pictures that were kept back.
+    pub(crate) test_loss: f64,
+    pub(crate) test_accuracy: f64,
+    /// What it takes each of those for.
+    #[serde(skip)]
+    pub(crate) answers: Vec<u8>,
+    /// The loss of every step.
+    #[serde(skip)]
+    pub(crate) losses: Vec<f64>,
+}
+
+/// How far the losses of two runs are apart.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Difference {
+    /// At most, in the first steps.
+    pub(crate) early: f64,
+    /// On average and at most, in all of them. Sums in another order are rounded otherwise, and every step
+    /// makes more of the difference.
+    pub(crate) mean: f64,
+    pub(crate) most: f64,
+}
+
+/// Something that has to be so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Check {
+    pub(crate) name: &'static str,
+    pub(crate) passed: bool,
+    /// What was found.
+    pub(crate) found: String,
+}
+
+impl Summary {
+    /// Of what was heard from the ranks, and from one process.
+    ///
+    /// # Errors
+    /// When something is missing that every run has.
+    pub(crate) fn new(
+        setting: Setting,
+        task: Task,
+        ranks: &History,
+        alone: Option<&History>,
+        killed: Option<Killed>,
+    ) -> Result<Self, String> {
+        let distributed = Figures::of(ranks, task)?;
+        let alone = alone.map(|history| Figures::of(history, task)).transpose()?;
+        let model = ranks.members.iter().find_map(|member| member.model);
+        let (numbers, parameters) = model.ok_or("no rank has said how large its model is")?;
+        let loss_difference =
+            alone.as_ref().map(|it| Difference::of(&distributed.losses, &it.losses));
+        let failure = killed.map(|killed| Failure::of(ranks, killed));
+        let mut checks = vec![check_parameters(ranks, killed.map(|killed| killed.rank))];
+        checks.extend(loss_difference.map(check_losses));
+        checks.push(check_learning(&distributed));
+        checks.extend(failure.as_ref().map(|failure| check_failure(failure, setting.ranks)));
+        Ok(Self {
+            cores: setting.cores,
+            ranks: setting.ranks,
+            threads: setting.threads,
+            seed: task.seed,
+            steps: task.steps,
+            batch: task.batch,
+            model: Model { numbers, parameters },
+            speedup: alone.as_ref().map(|alone| alone.seconds / distributed.seconds),
+            distributed,
+            alone,
+            traffic: Traffic::of(ranks),
+            loss_difference,
+            failure,
+            checks,
+        })
+    }
+
+    /// Whether all is as it should be.
+    pub(crate) fn is_good(&self) -> bool {
+        self.checks.iter().all(|check| check.passed)
+    }
+}
+
+impl Figures {
+    fn of(history: &History, task: Task) -> Result<Self, String> {
+        let (losses, tests) = (history.losses(), Set::Test.len());
+        let span = history.span().ok_or("no step was done")?;
+        if losses.len() != task.steps {
+            return Err(format!("{} of {} steps were done", losses.len(), task.steps));
+        }
+        let (answers, test_loss) =
+            history.tested(tests).ok_or("not all pictures were looked at")?;
+        let is_right = |(number, answer): (usize, &u8)| *answer == label(number);
+        let right = answers.iter().enumerate().filter(|it| is_right(*it)).count();
+        let last = &losses[losses.len().saturating_sub(LAST)..];
+        Ok(Self {
+            seconds: span.seconds(),
+            samples_per_second: (task.steps * task.batch) as f64 / span.seconds().max(1e-9),
+            first_loss: losses[0],
+            last_loss: last.iter().sum::<f64>() / last.len() as f64,
+            test_loss,
+            test_accuracy: right as f64 / tests as f64,
+            answers,
+            losses,
+        })
+    }
+}
+
+impl Difference {
+    fn of(one: &[f64], other: &[f64]) -> Self {
+        let apart = || one.iter().zip(other).map(|(one, other)| (one - other).abs());
+        let count = one.len().min(other.len()).max(1);
+        let most = |count| apart().take(count).fold(0.0, larger);
+        Self { early: most(EARLY), mean: apart().sum::<f64>() / count as f64, most: most(count) }
+    }
+}
+
+/// The larger of two, or none if one of them is none.
+fn larger(one: f64, other: f64) -> f64 {
+    if one >= other || one.is_nan() { one } else { other }
+}
+
+fn check_parameters(ranks: &History, killed: Option<usize>) -> Check {
+    let living = || ranks.members.iter().enumerate().filter(|(rank, _)| Some(*rank) != killed);
+    let wrong = living().find_map(|(rank, member)| match &member.compared {
+        Some(Ok(())) => None,
+        Some(Err(why)) => Some(format!("rank {rank}: {why}")),
+        None => Some(format!("rank {rank} has not compared them")),
+    });
+    Check {
+        name: "parameters are the same on all ranks, bit by bit",
+        passed: wrong.is_none(),
+        found: wrong.unwrap_or_else(|| match living().count() {
+            1 => "one rank is left".to_owned(),
+            count => format!("compared by {count} ranks"),
+        }),
+    }
+}
+
+fn check_losses(found: Difference) -> Check {
+    let Difference { early, mean, most } = found;
+    let [early_words, mean_words, most_words] = [early, mean, most].map(difference);
+    Check {
+        name: "the loss is that of one process",
+        passed: early <= TOLERANCE && mean <= DRIFT,
+        found: format!(
+            "they differ by {early_words} at most in the first {EARLY} steps (up to {TOLERANCE} is put down \
+             to rounding), by {mean_words} on average over all (up to {DRIFT}), by {most_words} at most"
+        ),
+    }
+}
+
+fn check_learning(figures: &Figures) -> Check {
+    // A few steps cannot be expected to come to much.
+    let expected = if figures.losses.len() < SOME { 0.0 } else { CHANCE };
+    let found = accuracy(figures.test_accuracy);
+    Check {
+        name: "pictures that were kept back are read",
+        passed: figures.test_accuracy >= expected && figures.test_loss.is_finite(),
+        found: format!("{found} of {} are read rightly", Set::Test.len()),
+    }
+}
+
+fn check_failure(failure: &Failure, ranks: usize) -> Check {
+    let Failure { rank, noticed, survivors, .. } = failure;
+    Check {
+        name: "the others named the rank that was killed, and went on",
+        passed: failure.is_survived(ranks),
+        found: format!(
+            "rank {rank} was killed, {} of {} others noticed, {} went on",
+            noticed.len(),
+            ranks - 1,
+            survivors.len()
+        ),
+    }
+}
+
+/// The last loss is the average of so many steps.
+const LAST: usize = 10;
+/// How far losses may be apart in the first steps.
+const TOLERANCE: f64 = 1e-4;
+const EARLY: usize = 20;
+/// What that may grow to, on average over all steps.
+const DRIFT: f64 = 0.02;
+/// After so many steps something should have been learned.
+const SOME: usize = 100;
+/// Twice as much as by chance.
+const CHANCE: f64 = 0.2;
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::super::failure::tests::story;
+    use super::super::history::tests::step;
+    use super::super::words::{Tested, Word};
+    use super::*;
+
+    const TASK: Task = Task { seed: 1, steps: 12, batch: 64 };
+    const SETTING: Setting = Setting { cores: 2, ranks: 2, threads: 1 };
+
+    /// Ranks whose steps take so long, with losses that are apart by so much from others'.
+    pub(crate) fn learned(ranks: usize, seconds: f64, apart: f64) -> History {
+        let mut history = History::new(ranks);
+        finish(&mut history, seconds, apart);
+        history
+    }
+
+    fn finish(history: &mut History, seconds: f64, apart: f64) {
+        let ranks = history.members.len();
+        for rank in 0..ranks {
+            let mut say = |word| history.note(rank, word).unwrap();
+            say(Word::Ready { numbers: 1000, parameters: 4 });
+            for number in 0..TASK.steps {
+                let nanos = |count: usize| (count as f64 * seconds * 1e9) as u64;
+                let loss = 2.4 - 0.2 * number as f64 + apart;
+                say(Word::Step(step(number, loss, (nanos(number), nanos(number + 1)))));
+            }
+            let count = Set::Test.len();
+            let mine = count * rank / ranks..count * (rank + 1) / ranks;
+            // One is wrong.
+            let answers = mine.clone().map(|number| if number == 7 { 1 } else { label(number) });
+            let answers = answers.collect();
+            say(Word::Tested(Tested { first: mine.start, answers, loss: 0.5 * mine.len() as f64 }));
+            say(Word::Compared(Ok(())));
+            say(Word::Done);
+        }
+    }
+
+    pub(crate) fn summary() -> Summary {
+        let (ranks, alone) = (learned(2, 0.5, 0.0), learned(1, 0.75, 5e-5));
+        Summary::new(SETTING, TASK, &ranks, Some(&alone), None).unwrap()
+    }
+
+    fn failed(summary: &Summary) -> Vec<&str> {
+        summary.checks.iter().filter(|check| !check.passed).map(|check| check.name).collect()
+    }
+
+    #[test]
+    fn figures_come_from_what_was_said() {
+        let summary = summary();
+        let close =
+            |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{summary:?}");
+        close(summary.distributed.seconds, 6.0);
+        close(summary.distributed.samples_per_second, 128.0);
+        close(summary.speedup.unwrap(), 1.5);
+        close(summary.distributed.first_loss, 2.4);
+        // Of 2.0 down to 0.2.
+        close(summary.distributed.last_loss, 1.1);
+        close(summary.distributed.test_loss, 0.5);
+        close(summary.distributed.test_accuracy, 1.0 - 1.0 / Set::Test.len() as f64);
+        let Difference { early, mean, most } = summary.loss_difference.unwrap();
+        [early, mean, most].into_iter().for_each(|found| close(found, 5e-5));
+        assert!(summary.is_good(), "{:?}", summary.checks);
+    }
+
+    #[test]
+    fn losses_that_are_apart_fail() {
+        let (ranks, alone) = (learned(2, 0.5, 0.0), learned(1, 0.5, 0.1));
+        let summary = Summary::new(SETTING, TASK, &ranks, Some(&alone), None).unwrap();
+        assert_eq!(failed(&summary), ["the loss is that of one process"]);
+        let nothing = learned(1, 0.5, f64::NAN);
+        let summary = Summary::new(SETTING, TASK, &ranks, Some(&nothing), None).unwrap();
+        assert_eq!(failed(&summary), ["the loss is that of one process"]);
+    }
+
+    #[test]
+    fn losses_may_drift_apart_later_but_not_at_once() {
+        let one: Vec<f64> = vec![1.0; 100];
+        let late: Vec<f64> = (0..100).map(|at| if at < EARLY { 1.0 } else { 1.01 }).collect();
+        assert!(check_losses(Difference::of(&one, &late)).passed);
+        let early: Vec<f64> = late.iter().rev().copied().collect();
+        assert!(!check_losses(Difference::of(&one, &early)).passed);
+        let far: Vec<f64> = (0..100).map(|at| if at < EARLY { 1.0 } else { 1.05 }).collect();
+        assert!(!check_losses(Difference::of(&one, &far)).passed);
+    }
+
+    #[test]
+    fn parameters_that_differ_or_were_not_compared_fail() {
+        for compared in [Some(Err("wholes.weight differs".to_owned())), None] {
+            let mut ranks = learned(2, 0.5, 0.0);
+            ranks.members[1].compared = compared;
+            let summary = Summary::new(SETTING, TASK, &ranks, None, None).unwrap();
+            assert_eq!(failed(&summary), ["parameters are the same on all ranks, bit by bit"]);
+            assert!(!summary.is_good() && summary.speedup.is_none());
+        }
+    }
+
+    #[test]
+    fn a_rank_that_was_killed_need_not_compare_but_has_to_be_named() {
+        let (mut history, killed) = story();
+        finish(&mut history, 0.5, 0.0);
+        history.members[1].compared = None;
+        let setting = Setting { ranks: 3, ..SETTING };
+        let summary = Summary::new(setting, TASK, &history, None, Some(killed)).unwrap();
+        assert_eq!(failed(&summary), [""; 0]);
+        history.members[2].loss = None;
+        let summary = Summary::new(setting, TASK, &history, None, Some(killed)).unwrap();
+        assert_eq!(failed(&summary), ["the others named the rank that was killed, and went on"]);
+    }
+
+    #[test]
+    fn what_was_not_finished_has_no_summary() {
+        let mut ranks = learned(2, 0.5, 0.0);
+        ranks.members[0].tested = None;
+        assert!(Summary::new(SETTING, TASK, &ranks, None, None).is_err());
+        ranks.members.iter_mut().for_each(|member| member.steps.truncate(5));
+        let why = Summary::new(SETTING, TASK, &ranks, None, None).unwrap_err();
+        assert_eq!(why, "5 of 12 steps were done");
+    }
+}
