@@ -104,7 +104,15 @@ impl Block {
                 Err(error) => refuse(&mut card, Trouble::NoMemory, error),
             },
         }
-        let cards = exchange(group, &card, reason)?;
+        let cards = match exchange(group, &card, reason) {
+            Ok(cards) => cards,
+            Err(error) => {
+                if let Some((pieces, _)) = taken {
+                    pieces.leave_after(&error);
+                }
+                return Err(error);
+            }
+        };
         match (kept, taken) {
             (Some(kept), _) => Ok(kept.clone()),
             (None, Some((pieces, shape))) => {
@@ -204,6 +212,15 @@ impl Pieces {
         let control = neighbourhood.take_piece(control.ok_or(longest)?)?;
         let data = neighbourhood.take_piece(shape.bytes)?;
         Ok(Self { control, data })
+    }
+
+    /// When nothing came of it. What all ranks have refused nobody uses; otherwise others may have seen
+    /// everyone's cards, and write into what is here.
+    fn leave_after(self, error: &Error) {
+        if !matches!(error, Error::Asymmetric { .. } | Error::Memory(_) | Error::Argument(_)) {
+            self.control.abandon();
+            self.data.abandon();
+        }
     }
 
     fn offsets(&self) -> [u64; 2] {
