@@ -95,7 +95,10 @@ fn suggestions(place: &Placement, around: &Surroundings<'_>) -> Vec<(&'static st
     let mut variables = vec![("PYTHONUNBUFFERED", "1".into())];
     if place.local_world > 1 {
         let threads = (around.cores / place.local_world).max(1);
-        variables.push(("OMP_NUM_THREADS", threads.to_string().into()));
+        // Those of PyTorch and of candle: ranks would otherwise take each other's cores.
+        for name in ["OMP_NUM_THREADS", "RAYON_NUM_THREADS"] {
+            variables.push((name, threads.to_string().into()));
+        }
     }
     variables
 }
