@@ -22,7 +22,7 @@ pub(crate) struct Args {
     ranks: Option<u32>,
 
     /// How many steps to learn for.
-    #[arg(long, value_name = "N", default_value_t = 360,
+    #[arg(long, value_name = "N", default_value_t = 320,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     steps: u32,
 

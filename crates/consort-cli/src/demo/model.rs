@@ -36,12 +36,15 @@ impl Net {
 
 impl Module for Net {
     /// How much each picture looks like each digit.
+    ///
+    /// What is between the layers is smooth: where it has corners, a gradient that is rounded otherwise
+    /// goes round another one now and then, and one process and several ranks drift apart for no other reason.
     fn forward(&self, pictures: &Tensor) -> Result<Tensor> {
-        let it = self.edges.forward(pictures)?.relu()?;
-        let it = self.corners.forward(&it)?.relu()?;
-        let it = self.shapes.forward(&it)?.relu()?;
-        let it = self.wholes.forward(&it)?.relu()?;
-        let it = self.parts.forward(&it.flatten_from(1)?)?.relu()?;
+        let it = self.edges.forward(pictures)?.silu()?;
+        let it = self.corners.forward(&it)?.silu()?;
+        let it = self.shapes.forward(&it)?.silu()?;
+        let it = self.wholes.forward(&it)?.silu()?;
+        let it = self.parts.forward(&it.flatten_from(1)?)?.silu()?;
         self.digit.forward(&it)
     }
 }

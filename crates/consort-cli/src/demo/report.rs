@@ -114,7 +114,7 @@ fn learning(summary: &Summary) -> String {
     let mut said = match summary.loss_difference {
         Some(_) => {
             "The ranks begin with the same parameters as one process and share its batches, so their loss is \
-             the same but for rounding, which adds up over the steps: the thin line lies on the broad one."
+             the same but for rounding: the thin line lies on the broad one."
         }
         None => "How wrong the model is on each batch before it learns from it.",
     }

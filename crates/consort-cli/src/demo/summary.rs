@@ -66,14 +66,10 @@ pub(crate) struct Figures {
 /// How far the losses of two runs are apart.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Difference {
-    /// At most, in the first steps.
-    pub(crate) early: f64,
-    /// On average and at most, in all of them. Sums in another order are rounded otherwise, and every step
-    /// makes more of the difference.
+    /// On average over all steps.
     pub(crate) mean: f64,
+    /// In the step in which they are furthest apart.
     pub(crate) most: f64,
-    /// What they may differ by on average: a part of what they are.
-    pub(crate) allowed: f64,
 }
 
 /// Something that has to be so.
@@ -161,19 +157,8 @@ impl Difference {
     fn of(one: &[f64], other: &[f64]) -> Self {
         let apart = || one.iter().zip(other).map(|(one, other)| (one - other).abs());
         let count = one.len().min(other.len()).max(1);
-        let most = |count| apart().take(count).fold(0.0, larger);
-        Self {
-            early: most(EARLY),
-            mean: apart().sum::<f64>() / count as f64,
-            most: most(count),
-            allowed: DRIFT * (LITTLE + other.iter().sum::<f64>() / count as f64),
-        }
+        Self { mean: apart().sum::<f64>() / count as f64, most: apart().fold(0.0, f64::max) }
     }
-}
-
-/// The larger of two, or none if one of them is none.
-fn larger(one: f64, other: f64) -> f64 {
-    if one >= other || one.is_nan() { one } else { other }
 }
 
 fn check_parameters(ranks: &History, killed: Option<usize>) -> Check {
@@ -194,15 +179,14 @@ fn check_parameters(ranks: &History, killed: Option<usize>) -> Check {
 }
 
 fn check_losses(found: Difference) -> Check {
-    let Difference { early, mean, most, allowed } = found;
-    let [early_words, mean_words, most_words, allowed_words] =
-        [early, mean, most, allowed].map(difference);
+    let Difference { mean, most } = found;
+    let (mean_in_words, most_in_words) = (difference(mean), difference(most));
     Check {
         name: "the loss is that of one process",
-        passed: early <= TOLERANCE && mean <= allowed,
+        passed: mean <= TOLERANCE,
         found: format!(
-            "they differ by {early_words} at most in the first {EARLY} steps (up to {TOLERANCE} is put down \
-             to rounding), by {mean_words} on average over all (up to {allowed_words}), by {most_words} at most"
+            "they differ by {mean_in_words} on average and {most_in_words} at most; up to {TOLERANCE} on \
+             average is put down to rounding"
         ),
     }
 }
@@ -235,13 +219,9 @@ fn check_failure(failure: &Failure, ranks: usize) -> Check {
 
 /// The last loss is the average of so many steps.
 const LAST: usize = 10;
-/// How far losses may be apart in the first steps.
-const TOLERANCE: f64 = 1e-4;
-const EARLY: usize = 20;
-/// What that may grow to on average over all steps, as a part of the loss, and of a little more where there
-/// is no loss left.
-const DRIFT: f64 = 0.1;
-const LITTLE: f64 = 0.1;
+/// How far losses may be apart on average. Sums in another order are rounded otherwise, which came to less
+/// than a millionth in all runs of some hundred steps that were looked at.
+const TOLERANCE: f64 = 0.001;
 /// After so many steps, and from so many pictures, something should have been learned.
 const SOME_STEPS: usize = 100;
 const SOME_PICTURES: usize = 5000;
@@ -308,8 +288,8 @@ pub(crate) mod tests {
         close(summary.distributed.last_loss, 1.1);
         close(summary.distributed.test_loss, 0.5);
         close(summary.distributed.test_accuracy, 1.0 - 1.0 / Set::Test.len() as f64);
-        let Difference { early, mean, most, .. } = summary.loss_difference.unwrap();
-        [early, mean, most].into_iter().for_each(|found| close(found, 5e-5));
+        let Difference { mean, most } = summary.loss_difference.unwrap();
+        [mean, most].into_iter().for_each(|found| close(found, 5e-5));
         assert!(summary.is_good(), "{:?}", summary.checks);
     }
 
@@ -324,14 +304,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn losses_may_drift_apart_later_but_not_at_once() {
-        let one: Vec<f64> = vec![1.0; 100];
-        let late: Vec<f64> = (0..100).map(|at| if at < EARLY { 1.0 } else { 1.1 }).collect();
-        assert!(check_losses(Difference::of(&one, &late)).passed);
-        let early: Vec<f64> = late.iter().rev().copied().collect();
-        assert!(!check_losses(Difference::of(&one, &early)).passed);
-        let far: Vec<f64> = (0..100).map(|at| if at < EARLY { 1.0 } else { 1.2 }).collect();
-        assert!(!check_losses(Difference::of(&one, &far)).passed);
+    fn one_step_that_is_far_off_is_told() {
+        let (one, mut other) = (vec![1.0; 100], vec![1.0; 100]);
+        other[40] = 1.05;
+        let found = Difference::of(&one, &other);
+        assert!((found.mean - 5e-4).abs() < 1e-9 && (found.most - 0.05).abs() < 1e-9, "{found:?}");
+        assert!(check_losses(found).passed);
+        other[41] = 1.06;
+        assert!(!check_losses(Difference::of(&one, &other)).passed);
     }
 
     #[test]

@@ -126,7 +126,7 @@ mod tests {
           hidden behind backward 2.60 ms of that (67 %), exposed 1.30 ms
 
         ✓ parameters are the same on all ranks, bit by bit: compared by 2 ranks
-        ✓ the loss is that of one process: they differ by 5.0e-5 at most in the first 20 steps (up to 0.0001 is put down to rounding), by 5.0e-5 on average over all (up to 0.140), by 5.0e-5 at most
+        ✓ the loss is that of one process: they differ by 5.0e-5 on average and 5.0e-5 at most; up to 0.001 on average is put down to rounding
         ✓ pictures that were kept back are read: 99.90 % of 1000 are read rightly
         ");
         assert!(summary(&found, true).contains("\x1b[32m✓\x1b[0m parameters"));

@@ -40,7 +40,7 @@ fn take_step(pupil: &mut Pupil, number: usize) -> f64 {
 fn is_close(found: &[f64], expected: &[f64]) {
     assert_eq!(found.len(), expected.len());
     for (found, expected) in found.iter().zip(expected) {
-        assert!((found - expected).abs() < 1e-4, "{found} instead of {expected}");
+        assert!((found - expected).abs() < 1e-5, "{found} instead of {expected}");
     }
 }
 
