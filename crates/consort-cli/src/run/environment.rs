@@ -213,7 +213,9 @@ mod tests {
     fn ranks_share_the_cores_and_a_lone_rank_has_them_all() {
         let threads = |ranks| {
             let place = Placement { local_world: ranks, ..second_host() };
-            text(&place, "p", &[]).get("OMP_NUM_THREADS").cloned()
+            let found = text(&place, "p", &[]);
+            assert_eq!(found.get("OMP_NUM_THREADS"), found.get("RAYON_NUM_THREADS"));
+            found.get("OMP_NUM_THREADS").cloned()
         };
         assert_eq!(threads(1), None);
         assert_eq!(threads(2).as_deref(), Some("3"));
