@@ -111,7 +111,7 @@ pub enum Error {
     /// The graph is not what it was in the first pass.
     #[error(
         "pass {pass}: the gradient of parameter {name:?} came {came} times, and {expected} times in the first \
-         pass: a graph that changes is not static"
+         one that was averaged: a graph that changes is not static"
     )]
     Changed {
         /// In which pass.

@@ -39,8 +39,9 @@ impl Settings {
     /// Whether these parameters' gradients can be kept as is wanted.
     ///
     /// # Errors
-    /// When one's cannot, with its name.
+    /// When one's cannot, with its name; and when there is no memory for all of them.
     pub(crate) fn check(&self, parameters: &[Parameter]) -> Result<()> {
+        self.check_memory(parameters)?;
         let Some(dtype) = self.rules.dtype else { return Ok(()) };
         let fits = |it: &&Parameter| {
             can_be_reduced_as(it.dtype(), dtype) && can_be_reduced_as(dtype, it.dtype())
@@ -54,6 +55,27 @@ impl Settings {
                 odd.dtype()
             ))),
         }
+    }
+
+    fn check_memory(&self, parameters: &[Parameter]) -> Result<()> {
+        let mut all = 0_usize;
+        for parameter in parameters {
+            let size = self.rules.dtype.unwrap_or(parameter.dtype()).size();
+            let elements =
+                parameter.shape().iter().try_fold(1, |all: usize, &it| all.checked_mul(it));
+            let bytes = elements.and_then(|elements| elements.checked_mul(size));
+            let Some(bytes) = bytes.filter(|bytes| *bytes <= isize::MAX as usize) else {
+                let (name, shape) = (parameter.name(), parameter.shape());
+                let what =
+                    format!("parameter {name:?} of shape {shape:?} is more than can be addressed");
+                return Err(Error::Argument(what));
+            };
+            // Of a table only rows are kept.
+            all = all.saturating_add(if parameter.is_sparse() { 0 } else { bytes });
+        }
+        Vec::<u8>::new().try_reserve_exact(all).map_err(|_| {
+            Error::Argument(format!("there is no memory for {all} bytes of gradients"))
+        })
     }
 }
 
@@ -87,7 +109,8 @@ impl Options {
         self
     }
 
-    /// Says that in every pass the gradient of each parameter comes as often as in the first one, in
+    /// Says that in every pass the gradient of each parameter comes as often as in the first one that is
+    /// averaged, in
     /// parts that are to be added up: for graphs in which a parameter is used in several places that are
     /// differentiated one by one. In the first pass nothing travels before its end.
     pub fn static_graph(mut self) -> Self {

@@ -193,19 +193,21 @@ impl Pass {
     /// # Errors
     /// As [`finish`](Self::finish), and that of `each`, which ends the group for all.
     pub fn finish_with(mut self, each: impl FnMut(usize, &[u8]) -> Result<()>) -> Result<Reduced> {
-        self.is_over = true;
-        let Self { inner, layout, number, mode, .. } = &self;
-        if *mode == Mode::Local {
-            inner.release(*number);
-            return Ok(Reduced::nothing(inner.clone(), layout.clone(), *number));
+        let (inner, layout, number) = (self.inner.clone(), self.layout.clone(), self.number);
+        if self.mode == Mode::Local {
+            self.is_over = true;
+            inner.release(number);
+            return Ok(Reduced::nothing(inner, layout, number));
         }
         let done = self.average(each);
+        // If that panics, the pass is dropped before its end.
+        self.is_over = true;
         if let Err(error) = &done {
-            inner.break_off(*number, error);
+            inner.break_off(number, error);
         }
         let (buckets, is_used) = done?;
-        inner.hold(*number, &is_used);
-        Ok(Reduced::new(inner.clone(), layout.clone(), *number, buckets, is_used))
+        inner.hold(number, &is_used);
+        Ok(Reduced::new(inner, layout, number, buckets, is_used))
     }
 
     /// Waits for all buckets, and gives them with which parameters are used.
@@ -248,10 +250,9 @@ impl Pass {
     /// Notes that a gradient has come, puts it where it belongs, and sends what is complete.
     fn bring(&self, index: usize, put: impl FnOnce() -> Result<()>) -> Result<()> {
         self.inner.take(self.number, index)?;
-        if let Err(error) = put() {
-            self.inner.take_back(self.number, index);
-            return Err(error);
-        }
+        let copying = Copying { pass: self, index };
+        put()?;
+        std::mem::forget(copying);
         self.inner.put(self.number, index, &self.layout)
     }
 
@@ -276,6 +277,19 @@ impl Pass {
             (parameter.name().to_owned(), parameter.len(), parameter.dtype());
         let by_rows = if parameter.is_sparse() { ", by rows (Pass::ready_rows)" } else { "" };
         Error::Gradient { name, given, given_dtype, expected, dtype, by_rows }
+    }
+}
+
+/// A gradient that is being put into its bucket. If that ends before it is there, by an error or a panic, it
+/// may come again.
+struct Copying<'a> {
+    pass: &'a Pass,
+    index: usize,
+}
+
+impl Drop for Copying<'_> {
+    fn drop(&mut self) {
+        self.pass.inner.take_back(self.pass.number, self.index);
     }
 }
 

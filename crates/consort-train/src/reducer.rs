@@ -62,8 +62,8 @@ impl Reducer {
     /// cannot be kept as the options say; and why the group has ended, if it has.
     pub fn new(group: &Group, parameters: Vec<Parameter>, options: Options) -> Result<Self> {
         let Options { settings, hook } = options;
-        settings.check(&parameters)?;
         agree(group, &parameters, &settings, &*hook)?;
+        settings.check(&parameters)?;
         Ok(Self { inner: Arc::new(Inner::new(group, parameters, settings, hook)?) })
     }
 

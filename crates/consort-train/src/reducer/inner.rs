@@ -159,7 +159,16 @@ impl Inner {
             }
         }
         self.launch(pass, layout)?;
-        Ok((std::mem::take(&mut self.launcher().pending), is_used))
+        let pending = std::mem::take(&mut self.launcher().pending);
+        if pending.len() < layout.members().len() {
+            let lost = pending.len();
+            let what = format!(
+                "pass {pass}: bucket {lost} did not go, for the communication hook or whoever brought one of \
+                 its gradients has panicked"
+            );
+            return Err(self.give_up(Error::Argument(what)));
+        }
+        Ok((pending, is_used))
     }
 
     /// Which parameters have a gradient on any rank.

@@ -1,8 +1,12 @@
 //! Calls that make no sense, and ranks that do not train the same model.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use consort::{Dtype, ErrorKind};
 use consort_testkit::{Case, conformance};
-use consort_train::{Caps, Error, Options, Parameter, Reducer, Unused};
+use consort_train::{
+    Bucket, Caps, CommHook, Error, Options, Parameter, Pending, Reducer, Round, Unused,
+};
 
 use super::model::{begin_to_fail, fail, give, meet, parameters, reducer, step};
 
@@ -21,6 +25,10 @@ conformance! { [in_process]
     a_reducer_without_parameters_has_nothing_to_do
     gradients_that_cannot_be_kept_as_asked_are_refused_by_name
     what_comes_after_a_failure_tells_of_the_same_kind
+    parameters_that_no_memory_has_room_for_are_refused
+    who_panics_while_it_writes_a_gradient_may_bring_it_again
+    a_panic_when_averages_have_come_is_told_to_all
+    a_hook_that_panics_leaves_nobody_waiting
 }
 
 fn ranks_with_different_models_are_all_shown_both(case: Case) {
@@ -250,5 +258,88 @@ fn what_comes_after_a_failure_tells_of_the_same_kind(case: Case) {
         let later = reducer.begin().unwrap_err();
         assert!(matches!(later, Error::Failed { .. }), "{later}");
         assert_eq!(later.kind(), error.kind());
+    });
+}
+
+fn parameters_that_no_memory_has_room_for_are_refused(case: Case) {
+    case.run(2, |ctx| {
+        let group = meet(ctx);
+        for shape in [&[1_usize << 62, 8][..], &[1 << 45]] {
+            for options in [Options::new(), Options::new().adopt(1)] {
+                let huge = Parameter::new("huge", Dtype::F32, shape);
+                let error = Reducer::new(&group, vec![huge], options).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Mistake, "{error}");
+            }
+        }
+        step(&group, &reducer(&group, Options::new()));
+    });
+}
+
+fn who_panics_while_it_writes_a_gradient_may_bring_it_again(case: Case) {
+    case.run(2, |ctx| {
+        let group = meet(ctx);
+        let reducer = reducer(&group, Options::new());
+        let pass = reducer.begin().unwrap();
+        let write = |_: &mut [f32], _| panic!("no more power");
+        let panicked = catch_unwind(AssertUnwindSafe(|| pass.ready_with(3, write)));
+        assert!(panicked.is_err());
+        give(&group, &reducer, &pass, 0..20);
+        super::model::check(&group, &reducer, 1, &pass.finish().unwrap());
+    });
+}
+
+fn a_panic_when_averages_have_come_is_told_to_all(case: Case) {
+    case.run(2, |ctx| {
+        let group = meet(ctx);
+        let reducer = reducer(&group, Options::new());
+        step(&group, &reducer);
+        let pass = begin_to_fail(&group, &reducer, ctx.rank() == 0);
+        give(&group, &reducer, &pass, (0..20).filter(|&at| at > 0 || ctx.rank() == 0));
+        if ctx.rank() == 0 {
+            let finish = || pass.finish_with(|_, _| panic!("no more power"));
+            assert!(catch_unwind(AssertUnwindSafe(finish)).is_err());
+            assert!(matches!(reducer.begin(), Err(Error::Failed { .. })));
+        } else {
+            // Before it brings the last gradient, rank 0 waits for it: nobody is past the end.
+            pass.ready(0, &gradient_of(&reducer, 0)).unwrap();
+            // Whoever has its averages already hears of it in the next call.
+            let error = pass.finish().err().unwrap_or_else(|| {
+                reducer.begin().map_or_else(|error| error, |pass| fail(&reducer, pass, 0..20))
+            });
+            assert_eq!(error.kind(), ErrorKind::Aborted, "{error}");
+        }
+    });
+}
+
+fn gradient_of(reducer: &Reducer, index: usize) -> Vec<f32> {
+    vec![1.0; reducer.parameters()[index].len()]
+}
+
+/// Panics with the first bucket of a pass.
+struct Powerless(u64);
+
+impl CommHook for Powerless {
+    fn name(&self) -> &str {
+        "powerless"
+    }
+
+    fn start(&mut self, bucket: Bucket, round: &Round<'_>) -> Result<Pending, Error> {
+        assert!(round.pass != self.0 || bucket.index() > 0, "no more power");
+        round.average(bucket)
+    }
+}
+
+fn a_hook_that_panics_leaves_nobody_waiting(case: Case) {
+    case.run(2, |ctx| {
+        let group = meet(ctx);
+        let reducer = reducer(&group, Options::new().hook(Powerless(2)));
+        step(&group, &reducer);
+        let pass = begin_to_fail(&group, &reducer, true);
+        for index in (0..20).rev() {
+            let mine = gradient_of(&reducer, index);
+            let _ = catch_unwind(AssertUnwindSafe(|| pass.ready(index, &mine)));
+        }
+        assert!(pass.finish().is_err());
+        assert!(matches!(reducer.begin(), Err(Error::Failed { .. })));
     });
 }
