@@ -97,7 +97,9 @@
 //! # When a rank is gone
 //!
 //! Whatever is called then gives an error of kind [`PeerGone`](consort::ErrorKind::PeerGone), which names
-//! the rank. Those that are left make a smaller group and go on with it:
+//! the rank. Those that are left make a smaller group and go on with it. The step that failed is lost; the
+//! model is that of the new group's rank 0. What knows the old ranks has to be made anew: the sampler, a
+//! [`SyncBatchNorm`], and an optimizer that remembers something, like `AdamW`.
 //!
 //! ```no_run
 //! # use candle_core::Tensor;

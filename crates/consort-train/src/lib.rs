@@ -61,6 +61,7 @@
 //!
 //! | | |
 //! |---|---|
+//! | which examples are whose | [`DistributedSampler`] |
 //! | ranks begin with different parameters | [`broadcast`] gives all those of one rank |
 //! | ranks have different models, or options | an error on every rank that shows both ([`Error::Differs`]) |
 //! | a batch is too large for the memory | several [local passes](Reducer::begin_local), then one that is averaged |
@@ -75,7 +76,8 @@
 //! | the optimizer could begin before all gradients are there | [`Pass::finish_with`] |
 //! | the engine can compute into other memory, or give its own away | [`Pass::ready_with`], [`Pass::ready_owned`] |
 //! | buckets are too small, or too large | [`Caps`], by hand or by measuring |
-//! | a rank dies | an error that names it; [`Reducer::set_group`] goes on with the others |
+//! | a rank dies | an error that names it; [`Group::shrink`](consort::Group::shrink) and [`Reducer::set_group`] go on with the others, without what was added up |
+//! | models are kept in files, batches normalised over all ranks | the module `candle` |
 //! | where does the time go | [`Reducer::times`], [`Reducer::stats`] |
 #![forbid(unsafe_code)]
 

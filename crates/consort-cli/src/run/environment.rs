@@ -95,7 +95,10 @@ fn suggestions(place: &Placement, around: &Surroundings<'_>) -> Vec<(&'static st
     let mut variables = vec![("PYTHONUNBUFFERED", "1".into())];
     if place.local_world > 1 {
         let threads = (around.cores / place.local_world).max(1);
-        variables.push(("OMP_NUM_THREADS", threads.to_string().into()));
+        // Those of PyTorch and of candle: ranks would otherwise take each other's cores.
+        for name in ["OMP_NUM_THREADS", "RAYON_NUM_THREADS"] {
+            variables.push((name, threads.to_string().into()));
+        }
     }
     variables
 }
@@ -210,7 +213,9 @@ mod tests {
     fn ranks_share_the_cores_and_a_lone_rank_has_them_all() {
         let threads = |ranks| {
             let place = Placement { local_world: ranks, ..second_host() };
-            text(&place, "p", &[]).get("OMP_NUM_THREADS").cloned()
+            let found = text(&place, "p", &[]);
+            assert_eq!(found.get("OMP_NUM_THREADS"), found.get("RAYON_NUM_THREADS"));
+            found.get("OMP_NUM_THREADS").cloned()
         };
         assert_eq!(threads(1), None);
         assert_eq!(threads(2).as_deref(), Some("3"));
