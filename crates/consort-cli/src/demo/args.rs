@@ -141,7 +141,7 @@ What the words mean:
                 anything, towards 0 when it is sure and right
   samples/s     pictures learned from in a second, by all ranks together
   communicating how much of a step at least one bucket of gradients is on its
-                way between the ranks
+                way between the ranks, or waits for ranks that have not got to it
   hidden        how much of that time backward was computing all the same;
                 the rest, which the ranks have to wait for, is exposed
   bus GB/s      bytes of gradients by the time they are on their way, times
