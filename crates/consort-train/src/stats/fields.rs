@@ -43,7 +43,6 @@ impl Stats {
             ("bucket_cap_bytes", count(self.caps.last().copied().unwrap_or(0))),
             ("bucket_sizes", text(numbers(&self.bucket_bytes))),
             ("find_unused_parameters", flag(self.unused == Unused::Average)),
-            ("gradient_as_bucket_view", flag(true)),
             ("static_graph", flag(self.is_static)),
             ("can_set_static_graph", flag(self.could_be_static)),
             ("has_rebuilt_buckets", flag(self.is_rebuilt)),
