@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use consort::{Dtype, Lists, Rank, ReduceOp, Tag};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::errors::{kind_name, mistake, raise};
 use crate::op::Op;
@@ -12,6 +13,7 @@ use crate::region::Region;
 use crate::store::Store;
 use crate::symmetric::Symmetric;
 use crate::task::{Held, HeldMessage, Parts, Task, Way};
+use crate::trace;
 
 /// A process's hold on its group.
 ///
@@ -290,6 +292,14 @@ impl Group {
         let group = self.group(None)?;
         let error = py.detach(|| group.error());
         Ok(error.map(|error| (kind_name(error.kind()), error.to_string())))
+    }
+
+    /// The last calls of this rank, in all groups of the job.
+    fn trace<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        match self.group(None)?.trace() {
+            Some(record) => trace::dict(py, &record),
+            None => Err(mistake("this rank has no memory for a record of its calls")),
+        }
     }
 
     /// Leaves the group. Calls that were begun go on.

@@ -15,6 +15,7 @@ mod region;
 mod store;
 mod symmetric;
 mod task;
+mod trace;
 
 use pyo3::prelude::*;
 
