@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
-from started import ROOT, consort, lines
+from started import ROOT, consort, lines, python
 
 EXAMPLES = ROOT / "crates/consort-py/examples"
 
 
 def ranks(count: int, program: str, *flags: str | Path, **variables: str) -> list[str]:
     """Runs a program on some ranks, and gives the lines of the job without the ranks' marks."""
-    import sys
-
     given = [*flags, "-n", str(count), "--", sys.executable, "-c", program]
     printed = lines(consort("run", *given, **variables))
     return [re.sub(r"^\[\d+\] ", "", line) for line in printed]
 
 
 def test_four_ranks_lose_one_and_three_go_on() -> None:
-    import sys
-
     program = EXAMPLES / "survive.py"
     result = consort("run", "-n", "4", "--tolerate", "1", "--", sys.executable, program)
     printed = result.stdout
@@ -135,9 +132,13 @@ dist.destroy_process_group()
 
 
 def test_the_last_calls_of_a_rank_are_recorded(tmp_path: Path) -> None:
-    told = ranks(2, RECORD, CONSORT_TRACE_DIR=str(tmp_path))
+    program, records = tmp_path / "program.py", tmp_path / "records"
+    program.write_text(RECORD)
+    records.mkdir()
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", program]
+    told = lines(python(*launch, CONSORT_TRACE_DIR=str(records)))
     assert told.count("well") == 2
-    shown = lines(consort("trace", tmp_path))
+    shown = lines(consort("trace", records))
     assert any("all_reduce" in line for line in shown), shown
 
 
@@ -150,7 +151,7 @@ dist.broadcast(torch.ones(3, dtype=torch.int16), 1)
 calls = [call["call"] for call in world["calls"]]
 assert calls == ["all_reduce(sum) of 7 f32", "broadcast of 3 i16, root 1"], calls
 assert all(call["ended"] >= call["began"] for call in world["calls"])
-print("well", flush=True)
+print("well\\n", end="", flush=True)
 dist.destroy_process_group()
 """
 
