@@ -8,10 +8,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
-
 from ranks import Ranks
 from timing import medians
+from torch import Tensor
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,9 @@ from typing import Any
 import consort.torch
 import torch
 import torch.distributed as dist
+from ranks import Ranks
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-
-from ranks import Ranks
 
 
 @dataclass(frozen=True)

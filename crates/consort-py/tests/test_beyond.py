@@ -79,8 +79,9 @@ if dist.get_rank() != 1:
     rest = consort.torch.shrink(part, without=[1])
     one = torch.ones(1)
     dist.all_reduce(one, group=rest)
-    ranks = dist.get_process_group_ranks(rest)
-    print(f"left {dist.get_rank(rest)} of {dist.get_world_size(rest)}, world ranks {ranks}: {one.item()}", flush=True)
+    ranks, rank = dist.get_process_group_ranks(rest), dist.get_rank(rest)
+    world = dist.get_world_size(rest)
+    print(f"left {rank} of {world}, world ranks {ranks}: {one.item()}", flush=True)
 dist.barrier()
 dist.destroy_process_group()
 """
@@ -163,7 +164,9 @@ def test_options_say_how_data_travels() -> None:
 
 OPTIONS = """
 import consort.torch, torch, torch.distributed as dist
-options = consort.torch.Options(transport="tcp", encrypt=True, integrity=True, streams=2, verify_results=1)
+options = consort.torch.Options(
+    transport="tcp", encrypt=True, integrity=True, streams=2, verify_results=1
+)
 dist.init_process_group("consort", pg_options=options)
 one = torch.ones(1)
 dist.all_reduce(one)

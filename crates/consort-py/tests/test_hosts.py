@@ -39,7 +39,8 @@ def hosts() -> Iterator[tuple[str, str]]:
     try:
         for name in names:
             ip("netns", "add", name)
-        ip("link", "add", "eth0", "netns", names[0], "type", "veth", "peer", "eth0", "netns", names[1])
+        cable = f"link add eth0 netns {names[0]} type veth peer eth0 netns {names[1]}"
+        ip(*cable.split())
         for number, name in enumerate(names, 1):
             ip("-n", name, "link", "set", "lo", "up")
             ip("-n", name, "addr", "add", f"10.77.0.{number}/24", "dev", "eth0")

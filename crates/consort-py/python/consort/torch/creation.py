@@ -13,7 +13,8 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from consort._core import Group
-from consort.torch import completers, group as groups
+from consort.torch import completers
+from consort.torch import group as groups
 from consort.torch.errors import be_torch_errors
 from consort.torch.group import HAS_BACKENDS, ConsortGroup
 from consort.torch.meeting import meet
@@ -110,7 +111,7 @@ def _leave_all() -> None:
     for group in list(groups.alive):
         try:
             group.shutdown()
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             print(f"consort: could not leave a group in good order: {error}", file=sys.stderr)
 
 

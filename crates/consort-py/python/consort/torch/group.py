@@ -63,13 +63,13 @@ class Shared(Operations):
 
     _set_default_timeout = set_timeout
 
-    def start_coalescing(self, device: Any = None) -> None:  # noqa: ARG002
+    def start_coalescing(self, device: Any = None) -> None:
         """Begins to note calls, which are begun as they come and waited for together."""
         if self._batch is not None:
             raise RuntimeError("consort: calls are being coalesced already")
         self._batch = []
 
-    def end_coalescing(self, device: Any = None) -> Work:  # noqa: ARG002
+    def end_coalescing(self, device: Any = None) -> Work:
         """One work for all calls since `start_coalescing`."""
         if self._batch is None:
             raise RuntimeError("consort: no calls are being coalesced")
@@ -94,7 +94,7 @@ class Shared(Operations):
         return work
 
 
-class ConsortGroup(Shared, ProcessGroup):
+class ConsortGroup(Shared, ProcessGroup):  # type: ignore[misc]
     """A group of processes whose tensors consort moves.
 
     PyTorch makes it (``init_process_group("consort")``, ``new_group``, device meshes) and hands it to

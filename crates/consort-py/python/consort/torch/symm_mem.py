@@ -56,7 +56,7 @@ def empty(
     return tensor
 
 
-def rendezvous(tensor: Tensor, group: Any = None) -> Handle:  # noqa: ARG001
+def rendezvous(tensor: Tensor, group: Any = None) -> Handle:
     """The windows of all ranks, of which this tensor is in this rank's."""
     handle = _handles.get(tensor.untyped_storage().data_ptr())
     if handle is None:
@@ -110,7 +110,7 @@ class Handle:
         """Waits until every rank has come here, and sees what each has written before."""
         self._memory.barrier(channel, _seconds(timeout_ms))
 
-    def put_signal(self, dst_rank: int, channel: int = 0, timeout_ms: int = 0) -> None:  # noqa: ARG002
+    def put_signal(self, dst_rank: int, channel: int = 0, timeout_ms: int = 0) -> None:
         """Raises a counter of another rank, which can then see what was written before."""
         self._memory.put_signal(dst_rank, channel)
 

@@ -25,7 +25,7 @@ class Done(Whole):  # type: ignore[misc,valid-type]
         Whole.__init__(self)
         self._result = result
 
-    def wait(self, timeout: timedelta = timedelta(0)) -> bool:  # noqa: ARG002
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         return True
 
     def is_completed(self) -> bool:
@@ -64,9 +64,7 @@ class Begun(Whole):  # type: ignore[misc,valid-type]
     case, by whoever comes first: the one who waits, or a thread that is told when the call is done.
     """
 
-    def __init__(
-        self, op: Op, result: Any, copies: Sequence[tuple[Tensor, Tensor]] = ()
-    ) -> None:
+    def __init__(self, op: Op, result: Any, copies: Sequence[tuple[Tensor, Tensor]] = ()) -> None:
         Whole.__init__(self)
         self._op = op
         self._result = result
@@ -101,7 +99,7 @@ class Begun(Whole):  # type: ignore[misc,valid-type]
             return None
         try:
             self.wait()
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             return error
         return None
 
@@ -143,7 +141,7 @@ class Begun(Whole):  # type: ignore[misc,valid-type]
     def block_current_stream(self) -> None:
         self.wait()
 
-    def _outcome(self, done: Future) -> Any:  # noqa: ARG002
+    def _outcome(self, done: Future) -> Any:
         """What the future gives."""
         self.wait()
         return self._result
@@ -160,7 +158,7 @@ class Begun(Whole):  # type: ignore[misc,valid-type]
             return
         try:
             self._op.wait()
-        except Exception:  # noqa: BLE001
+        except Exception:
             return
         self._settle()
 
