@@ -1,8 +1,8 @@
 """What communication adds to a step of data-parallel training.
 
-Every rank has the same model several times: one learns alone, the others with the ranks, each in its own
-way. They take turns step by step, after a barrier; a step lasts from the earliest start to the latest end
-over ranks.
+Every rank has the same model several times: one learns alone, the others with the ranks, each in its
+own way. They take turns step by step, after a barrier; a step lasts from the earliest start to the
+latest end over ranks.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-
 from programs import failures
 from programs.failures import Caught
 from ranks import Program, programs_in

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 import jobs
+import pytest
 
 
 def left_in(folder: Path, kind: str) -> list[str]:

@@ -1,6 +1,6 @@
 """A job for torchrun with one restart: rank 1 fails the first time, the second time all is well.
 
-    torchrun --nproc-per-node 2 --max-restarts 1 fail_once.py BACKEND FOLDER
+torchrun --nproc-per-node 2 --max-restarts 1 fail_once.py BACKEND FOLDER
 """
 
 from __future__ import annotations

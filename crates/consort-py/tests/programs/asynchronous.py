@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from ranks import Rank, program
 
 from programs.coded import assert_bits, raw_bytes
-from ranks import Rank, program
 
 
 @program(world=3)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from ranks import Rank, program
 
 from programs.coded import (
     DTYPES,
@@ -21,7 +22,6 @@ from programs.coded import (
     op_named,
     ops_of,
 )
-from ranks import Rank, program
 
 
 def for_every_dtype(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from ranks import Rank, program
+from ranks.stage import join
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
 from programs.ddp import data, layers
-from ranks import Rank, program
-from ranks.stage import join
 
 
 @dataclass(frozen=True)
@@ -192,9 +192,7 @@ def a_monitored_barrier_names_who_is_missing(me: Rank) -> Caught | None:
     if me.rank == 1:
         await_others(me)
         return None
-    found = catch(
-        lambda: dist.monitored_barrier(timeout=timedelta(seconds=1), wait_all_ranks=True)
-    )
+    found = catch(lambda: dist.monitored_barrier(timeout=timedelta(seconds=1), wait_all_ranks=True))
     tell_others(me)
     return found
 

@@ -7,16 +7,16 @@ from collections.abc import Callable
 import numpy as np
 import torch
 import torch.distributed as dist
+from ranks import Rank, program
 
 from programs.coded import assert_bits
-from ranks import Rank, program
 
 LAYOUTS: dict[str, Callable[[tuple[int, int], torch.dtype], torch.Tensor]] = {
     "transposed": lambda shape, dtype: torch.zeros(shape[1], shape[0], dtype=dtype).t(),
     "strided": lambda shape, dtype: torch.zeros(2 * shape[0], 3 * shape[1], dtype=dtype)[::2, 1::3],
-    "behind_one_element": lambda shape, dtype: (
-        torch.zeros(shape[0] * shape[1] + 1, dtype=dtype)[1:].reshape(shape)
-    ),
+    "behind_one_element": lambda shape, dtype: torch.zeros(shape[0] * shape[1] + 1, dtype=dtype)[
+        1:
+    ].reshape(shape),
     "at_an_odd_address": lambda shape, dtype: odd_address(shape, dtype),
     "column_of_a_batch": lambda shape, dtype: torch.zeros(*shape, 4, dtype=dtype)[..., 2],
 }

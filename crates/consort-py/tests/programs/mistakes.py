@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from ranks import Rank, program
 
 from programs.failures import Caught, catch
-from ranks import Rank, program
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,8 @@ MISTAKES: dict[str, Mistake] = {
     ),
     "outputs_on_a_rank_that_is_not_the_root": Mistake(
         lambda group: group.gather(
-            [[ONE.clone(), ONE.clone()]], [ONE],
+            [[ONE.clone(), ONE.clone()]],
+            [ONE],
             options(dist.GatherOptions, rootRank=1 - dist.get_rank()),
         ),
         "requires empty output on non-root",

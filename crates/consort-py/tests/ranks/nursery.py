@@ -50,7 +50,7 @@ def warm_up() -> None:
     import torch.distributed
     import torch.distributed.checkpoint
     import torch.distributed.fsdp
-    import torch.distributed.tensor.parallel  # noqa: F401
+    import torch.distributed.tensor.parallel
 
     try:
         import consort.torch  # noqa: F401
