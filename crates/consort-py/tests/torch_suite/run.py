@@ -9,6 +9,8 @@ The exit code is 0 if no test that passes with the second backend fails with the
 import argparse
 import json
 import os
+import resource
+import signal
 import sys
 import time
 import warnings
@@ -23,9 +25,11 @@ Results = dict[str, dict[str, "Outcome"]]
 
 def main() -> int:
     asked = parse()
-    # One thread a rank: many ranks share few cores. Loopback: no test may leave the machine.
-    os.environ |= {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "TP_SOCKET_IFNAME": "lo"}
+    os.environ |= _SURROUNDINGS
+    # Some tests crash a rank on purpose.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     warnings.simplefilter("ignore")
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     begun = time.monotonic()
     backends = [asked.backend] + ([asked.against] if asked.against else [])
     results = run_all(asked, backends)
@@ -61,24 +65,30 @@ def run_all(asked: argparse.Namespace, backends: list[str]) -> Results:
     tests = [test for test in suite.load(asked.world) if asked.k in test.name]
     require_no_threads()
     results: Results = {test.name: {} for test in tests}
+    # The longest first, beside which the others run.
+    tests.sort(key=lambda test: test.patience)
     waiting = [(test, backend) for test in tests for backend in backends]
-    waiting.reverse()
     under_way: list[trial.Trial] = []
-    while waiting or under_way:
-        while waiting and len(under_way) < asked.jobs:
-            test, backend = waiting.pop()
-            if test.skipped is None:
-                under_way.append(trial.Trial(test, backend, asked.world, asked.limit))
-            else:
-                results[test.name][backend] = trial.Outcome("skipped", test.skipped)
-        time.sleep(_A_LITTLE)
-        for each in list(under_way):
-            outcome = each.outcome()
-            if outcome is not None:
-                under_way.remove(each)
-                results[each.test.name][each.backend] = outcome
-                if asked.v:
-                    print(line_of(each.test.name, each.backend, outcome), flush=True)
+    try:
+        while waiting or under_way:
+            while waiting and len(under_way) < asked.jobs:
+                test, backend = waiting.pop()
+                if test.skipped is None:
+                    limit = max(asked.limit, test.patience)
+                    under_way.append(trial.Trial(test, backend, asked.world, limit))
+                else:
+                    results[test.name][backend] = trial.Outcome("skipped", test.skipped)
+            time.sleep(_A_LITTLE)
+            for each in list(under_way):
+                outcome = each.outcome()
+                if outcome is not None:
+                    under_way.remove(each)
+                    results[each.test.name][each.backend] = outcome
+                    if asked.v:
+                        print(line_of(each.test.name, each.backend, outcome), flush=True)
+    finally:
+        for each in under_way:
+            each.end()
     return results
 
 
@@ -122,6 +132,14 @@ def as_json(results: Results) -> dict[str, dict[str, dict[str, object]]]:
     }
 
 
+_SURROUNDINGS = {
+    # One thread a rank, since many ranks share few cores.
+    "OMP_NUM_THREADS": "1",
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    # Loopback, since no test may leave the machine.
+    "GLOO_SOCKET_IFNAME": "lo",
+    "TP_SOCKET_IFNAME": "lo",
+}
 _A_LITTLE = 0.02
 _COLUMNS = 200
 _STATUSES = ("passed", "failed", "skipped")

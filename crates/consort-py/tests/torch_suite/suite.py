@@ -15,9 +15,12 @@ import inspect
 import os
 import sys
 import unittest
+import unittest.mock
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
+
+from on_cpu import NEEDS_A_GPU, play_on_cpu
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,10 @@ class Test:
     method: str
     skipped: str | None
     """Why PyTorch skips it on every machine like this one, if its decorators know by import."""
+    for_gpu: bool = False
+    """Whether it is written for GPUs, and has to be played on the CPU."""
+    patience: float = 0
+    """Seconds that PyTorch grants it, if it grants any test more than the usual."""
 
 
 def load(world: int) -> list[Test]:
@@ -57,6 +64,8 @@ def become(test: Test, backend: str, world: int) -> unittest.TestCase:
     module = sys.modules[test.case.__module__]
     if hasattr(module, "BACKEND"):
         module.BACKEND = _Named(backend)
+        if test.for_gpu:
+            play_on_cpu(module)
     else:
         dist.init_process_group = _in_place_of_gloo(dist.init_process_group, backend)
     return test.case(test.method)
@@ -109,8 +118,21 @@ def _imported_as(name: str) -> ModuleType:
     module = importlib.util.module_from_spec(copy)
     # Tests send objects of the module's classes about, and pickle looks for them here.
     sys.modules[own_name] = module
-    copy.loader.exec_module(module)
+    distributed = importlib.import_module("torch.testing._internal.common_distributed")
+    with unittest.mock.patch.multiple(
+        distributed, skip_if_no_gpu=_for_gpu, skip_if_lt_x_gpu=lambda count: _for_gpu
+    ):
+        copy.loader.exec_module(module)
     return module
+
+
+def _for_gpu(function: Callable[..., None]) -> Callable[..., None]:
+    """Stands in for PyTorch's decorators that skip a test where GPUs are missing: marks the test.
+
+    Decorators around it take the mark along.
+    """
+    function.for_gpu = True
+    return function
 
 
 def _beside_rpc() -> Iterator[Test]:
@@ -149,7 +171,12 @@ def _methods(case: type[unittest.TestCase]) -> Iterator[Test]:
         skipped = getattr(function, "__unittest_skip_why__", None)
         if not getattr(function, "__unittest_skip__", False):
             skipped = None
-        yield Test(f"{case.__name__}.{method}", case, method, skipped)
+        for_gpu = getattr(function, "for_gpu", False)
+        if for_gpu and skipped is None:
+            skipped = NEEDS_A_GPU.get(method)
+        patience = getattr(sys.modules[case.__module__], "CUSTOM_PG_TIMEOUT", {}).get(method, 0)
+        name = f"{case.__name__}.{method}"
+        yield Test(name, case, method, skipped, for_gpu, patience)
 
 
 def _forking(case: type) -> type:

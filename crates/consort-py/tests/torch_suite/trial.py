@@ -62,8 +62,13 @@ class Trial:
         self._end_everyone()
         seconds = time.monotonic() - self._begun
         outcome = self._read(overdue=ended == 0, seconds=seconds)
-        shutil.rmtree(self._place)
+        self.end()
         return outcome
+
+    def end(self) -> None:
+        """Ends the test if it runs, and removes its files."""
+        self._end_everyone()
+        shutil.rmtree(self._place, ignore_errors=True)
 
     def _ask_where_it_is(self) -> None:
         _quietly(os.killpg, self._leader, signal.SIGUSR1)
@@ -91,14 +96,17 @@ class Trial:
 
 def adopt() -> None:
     """Makes this process the parent of orphans below it, so that it can wait for all it kills."""
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "cannot become the parent of the tests' orphans")
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def _lead(place: Path, test: Test, backend: str, world: int) -> None:
     """The life of a group's leader: runs the test, whose ranks it forks, and writes the answer."""
     try:
         os.setpgid(0, 0)
+        _die_with_parent()
+        os.register_at_fork(after_in_child=_die_with_parent)
+        # A rank is ended by this signal, without a word to the runner.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         log = os.open(place / _LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(log, 1)
         os.dup2(log, 2)
@@ -134,6 +142,16 @@ def _without_native_frames(text: str) -> str:
     return _NATIVE.sub("", text)
 
 
+def _die_with_parent() -> None:
+    """Even if the runner is killed, no rank stays."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _prctl(option: int, value: int) -> None:
+    if _LIBC.prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option}, {value}) failed")
+
+
 def _quietly(call, *arguments: int) -> None:
     try:
         call(*arguments)
@@ -144,6 +162,8 @@ def _quietly(call, *arguments: int) -> None:
 _LOG = "log"
 _ANSWER = "answer.json"
 _TIME_TO_SAY = 0.5
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _AN_ERROR = re.compile(r"[\w.]*(Error|Exception|Mismatch)\b.*")
 _NATIVE = re.compile(
