@@ -71,8 +71,11 @@ class Trial:
         shutil.rmtree(self._place, ignore_errors=True)
 
     def _ask_where_it_is(self) -> None:
-        _quietly(os.killpg, self._leader, signal.SIGUSR1)
-        time.sleep(_TIME_TO_SAY)
+        """Has each rank write the stacks of its threads into the log, one rank after the other."""
+        children = Path(f"/proc/{self._leader}/task/{self._leader}/children")
+        for rank in children.read_text().split():
+            _quietly(os.kill, int(rank), signal.SIGUSR1)
+            time.sleep(_TIME_TO_SAY)
 
     def _end_everyone(self) -> None:
         """Kills what is left of the group and waits for it, grandchildren too (see `adopt`)."""
@@ -87,6 +90,7 @@ class Trial:
         log = (self._place / _LOG).read_text(errors="replace")
         answer = self._place / _ANSWER
         if overdue:
+            log = _without_the_way_in(log)
             return Outcome("failed", f"{log}\nError: not done within {self._limit:.0f} s", seconds)
         if not answer.exists():
             return Outcome("failed", f"{log}\nError: the test took its parent down", seconds)
@@ -137,6 +141,11 @@ def _judge(case: unittest.TestCase) -> tuple[str, str]:
     return "passed", ""
 
 
+def _without_the_way_in(log: str) -> str:
+    """Drops the outermost frames of the stacks, by which every rank came to its test."""
+    return _WAY_IN.sub("", log)
+
+
 def _without_native_frames(text: str) -> str:
     """Drops the C++ frames PyTorch adds to its errors: a hundred lines that tell nothing here."""
     return _NATIVE.sub("", text)
@@ -161,11 +170,12 @@ def _quietly(call, *arguments: int) -> None:
 
 _LOG = "log"
 _ANSWER = "answer.json"
-_TIME_TO_SAY = 0.5
+_TIME_TO_SAY = 0.2
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _AN_ERROR = re.compile(r"[\w.]*(Error|Exception|Mismatch)\b.*")
+_WAY_IN = re.compile(r'  File ".*common_distributed.py", line \d+ in run_test\n(  File .*\n)*')
 _NATIVE = re.compile(
     r"Exception raised from .*\n(C\+\+ CapturedTraceback:\n)?((frame )?#\d+.*(\n|$))*"
 )
