@@ -29,7 +29,7 @@ class Outcome:
 
     def last_line(self) -> str:
         """The error without the way to it, for a table."""
-        lines = [line.strip() for line in self.detail.splitlines() if line.strip()]
+        lines = [line for line in self.detail.splitlines() if line.strip()]
         errors = [line for line in lines if _AN_ERROR.match(line)]
         return (errors or lines or [""])[-1]
 
@@ -174,7 +174,7 @@ _TIME_TO_SAY = 0.2
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_AN_ERROR = re.compile(r"[\w.]*(Error|Exception|Mismatch)\b.*")
+_AN_ERROR = re.compile(r"[A-Za-z_][\w.]*: (?!Process \d)")
 _WAY_IN = re.compile(r'  File ".*common_distributed.py", line \d+ in run_test\n(  File .*\n)*')
 _NATIVE = re.compile(
     r"Exception raised from .*\n(C\+\+ CapturedTraceback:\n)?((frame )?#\d+.*(\n|$))*"
