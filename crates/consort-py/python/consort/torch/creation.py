@@ -17,6 +17,8 @@ from consort.torch import completers, group as groups
 from consort.torch.group import HAS_BACKENDS, ConsortGroup
 from consort.torch.meeting import meet
 from consort.torch.options import Options
+from consort.torch.untraced import leave_untraced
+from consort.torch.works_of_others import keep_works
 
 
 def create(given: Any, options: Any) -> Any:
@@ -87,6 +89,8 @@ def _prepare() -> None:
         return
     _is_prepared = True
     _be_torch_errors()
+    keep_works()
+    leave_untraced()
     atexit.register(_leave_all)
 
 
