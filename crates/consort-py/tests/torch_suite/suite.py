@@ -36,7 +36,7 @@ class Test:
     for_gpu: bool = False
     """Whether it is written for GPUs, and has to be played on the CPU."""
     patience: float = 0
-    """Seconds that PyTorch grants it, if it grants any test more than the usual."""
+    """Seconds that it may need if that is more than usual."""
 
 
 def load(world: int) -> list[Test]:
@@ -174,7 +174,8 @@ def _methods(case: type[unittest.TestCase]) -> Iterator[Test]:
         for_gpu = getattr(function, "for_gpu", False)
         if for_gpu and skipped is None:
             skipped = NEEDS_A_GPU.get(method)
-        patience = getattr(sys.modules[case.__module__], "CUSTOM_PG_TIMEOUT", {}).get(method, 0)
+        granted = getattr(sys.modules[case.__module__], "CUSTOM_PG_TIMEOUT", {})
+        patience = granted.get(method, _COMPILES.get(method, 0))
         name = f"{case.__name__}.{method}"
         yield Test(name, case, method, skipped, for_gpu, patience)
 
@@ -192,6 +193,8 @@ def _forking(case: type) -> type:
 
 _SUITE = "torch.testing._internal.distributed"
 _COLLECTIVES = f"{_SUITE}.distributed_test"
+_COMPILES = {"test_ddp_compile_static_graph": 240}
+"""Seconds that a test may need that runs a C++ compiler in every rank."""
 _BESIDE_RPC = {
     "ddp_under_dist_autograd_test": ("DdpUnderDistAutogradTest", "DdpComparisonTest"),
     "rpc.rpc_test": ("RpcTest", "TensorPipeAgentRpcTest"),
