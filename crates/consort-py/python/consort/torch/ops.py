@@ -399,7 +399,9 @@ class Operations:
         terms: Terms,
         copies: Sequence[tuple[Tensor, Tensor]],
     ) -> Work:
-        op = function(*call, (keep, terms.now, terms.seconds))
+        # In a group of one there is nobody to wait for.
+        now = terms.now or self._core.world == 1
+        op = function(*call, (keep, now, terms.seconds))
         if op is not None:
             return Begun(op, result, copies)
         if copies:
