@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import Backend, ProcessGroup, Work
 
 from consort._core import Group
+from consort.errors import Aborted, Deadline
 from consort.torch.detail import Fingerprints
 from consort.torch.ops import Operations
 from consort.torch.work import Several
@@ -171,18 +172,18 @@ if HAS_BACKENDS:
         def get_error(self) -> Any:
             """What has ended the group, sorted as PyTorch sorts it."""
             kinds = torch._C._distributed_c10d.ErrorType
-            ended = self._core.error()
-            if ended is None:
-                return kinds.SUCCESS
-            return {"Deadline": kinds.TIMEOUT, "Aborted": kinds.REMOTE_ERROR}.get(
-                ended[0], kinds.COMM_ERROR
-            )
+            match self._core.error():
+                case None:
+                    return kinds.SUCCESS
+                case Deadline():
+                    return kinds.TIMEOUT
+                case Aborted():
+                    return kinds.REMOTE_ERROR
+                case _:
+                    return kinds.COMM_ERROR
 
         def start_coalescing(self, device: Any = None) -> None:
-            group = self._whole()
-            (Shared.start_coalescing if group is self else type(group).start_coalescing)(
-                group, device
-            )
+            Shared.start_coalescing(self._whole(), device)
 
         def end_coalescing(self, device: Any = None) -> Work:
             return Shared.end_coalescing(self._whole(), device)
