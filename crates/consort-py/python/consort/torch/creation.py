@@ -31,7 +31,10 @@ def create(given: Any, options: Any) -> Any:
         return ConsortGroup(core, given.store)
     if not HAS_BACKENDS:
         raise RuntimeError('consort: mode="backend" needs PyTorch 2.14 or later')
-    return groups.ConsortBackend(core)
+    backend = groups.ConsortBackend(core)
+    # PyTorch may keep no more than its own half of it.
+    groups.kept.add(backend)
+    return backend
 
 
 def _core(given: Any, options: Options) -> Group:

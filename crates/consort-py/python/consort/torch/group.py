@@ -45,6 +45,7 @@ class Shared(Operations):
     def shutdown(self) -> None:
         """Leaves the group in good order."""
         self._core.leave()
+        kept.discard(self)
 
     def abort(self) -> None:
         """Ends the group on all ranks, at once: what waits in it gets an error that says so."""
@@ -138,6 +139,8 @@ def _named(cls: type) -> None:
 
 #: Groups that may have to be left when the program ends.
 alive: weakref.WeakSet[Shared] = weakref.WeakSet()
+#: Backends that PyTorch was given by themselves, until they are shut down.
+kept: set[Shared] = set()
 
 if HAS_BACKENDS:
 
