@@ -45,6 +45,7 @@ class Trial:
         self.backend = backend
         self._limit = limit
         self._place = Path(tempfile.mkdtemp(prefix="torch-suite-"))
+        (self._place / _LOG).touch(mode=0o600)
         self._begun = time.monotonic()
         self._leader = os.fork()
         if self._leader == 0:
@@ -54,21 +55,22 @@ class Trial:
 
     def outcome(self) -> Outcome | None:
         """What became of the test, or None while it runs."""
-        ended, _ = os.waitpid(self._leader, os.WNOHANG)
-        if ended == 0 and time.monotonic() - self._begun < self._limit:
+        # Not waited for yet: until then its number, by which the group is killed, is no one else's.
+        how = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        overdue = os.waitid(os.P_PID, self._leader, how) is None
+        if overdue and time.monotonic() - self._begun < self._limit:
             return None
-        if ended == 0:
+        if overdue:
             self._ask_where_it_is()
         self._end_everyone()
-        seconds = time.monotonic() - self._begun
-        outcome = self._read(overdue=ended == 0, seconds=seconds)
-        self.end()
+        outcome = self._read(overdue, seconds=time.monotonic() - self._begun)
+        self._remove_files()
         return outcome
 
     def end(self) -> None:
-        """Ends the test if it runs, and removes its files."""
+        """Ends a test that `outcome` has not answered for yet."""
         self._end_everyone()
-        shutil.rmtree(self._place, ignore_errors=True)
+        self._remove_files()
 
     def _ask_where_it_is(self) -> None:
         """Has each rank write the stacks of its threads into the log, one rank after the other."""
@@ -85,6 +87,9 @@ class Trial:
                 os.waitpid(-self._leader, 0)
         except ChildProcessError:
             return
+
+    def _remove_files(self) -> None:
+        shutil.rmtree(self._place, ignore_errors=True)
 
     def _read(self, overdue: bool, seconds: float) -> Outcome:
         log = (self._place / _LOG).read_text(errors="replace")
@@ -111,7 +116,7 @@ def _lead(place: Path, test: Test, backend: str, world: int) -> None:
         os.register_at_fork(after_in_child=_die_with_parent)
         # A rank is ended by this signal, without a word to the runner.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        log = os.open(place / _LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        log = os.open(place / _LOG, os.O_WRONLY | os.O_APPEND)
         os.dup2(log, 1)
         os.dup2(log, 2)
         faulthandler.register(signal.SIGUSR1, all_threads=True)
