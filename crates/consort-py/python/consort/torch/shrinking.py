@@ -74,7 +74,7 @@ def _register(old: ConsortGroup, core: _core.Group, survivors: list[int]) -> Any
         "consort",
         Store(core.store(), patience),
         group_name=f"{old.group_name}~{core.name}",
-        pg_options=Options(_given=core),
+        backend_options=Options(_given=core),
         timeout=patience,
         group_desc=f"{old.group_desc}:shrunk",
     )
