@@ -19,8 +19,12 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from expected import EXPECTED
+
+if TYPE_CHECKING:
+    from trial import Outcome
 
 Results = dict[str, dict[str, "Outcome"]]
 """By test, then by backend."""

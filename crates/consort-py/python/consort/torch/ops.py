@@ -277,10 +277,15 @@ class Operations:
             missing = error.ranks if wait_all_ranks else error.ranks[:1]
             named = f"Rank {missing[0]}" if len(missing) == 1 else f"Ranks {_list(missing)}"
             # PyTorch's words first, which logs are searched for.
-            told = (
-                f"Rank {self._core.rank} timed out in monitoredBarrier: {named} failed to pass "
-                f"monitoredBarrier: {error}"
-            )
+            mine = f"Rank {self._core.rank} "
+            if self._core.rank == 0:
+                mine += "timed out in monitoredBarrier"
+            else:
+                mine += (
+                    "successfully reached monitoredBarrier, but received errors while waiting for "
+                    "send/recv from rank 0"
+                )
+            told = f"{mine}: {named} failed to pass monitoredBarrier: {error}"
             again = type(error)(told)
             again.ranks = error.ranks
             raise again from None
