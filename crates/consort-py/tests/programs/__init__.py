@@ -1,0 +1,1 @@
+"""What ranks run: one module for each subject, one function for each behaviour."""
