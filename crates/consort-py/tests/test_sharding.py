@@ -1,0 +1,14 @@
+"""Sharded and split models give with consort what they give with Gloo."""
+
+from __future__ import annotations
+
+import pytest
+
+from programs import sharding
+from ranks import Program, programs_in
+from ranks.crews import Crews
+
+
+@pytest.mark.parametrize("program", programs_in(sharding), ids=str)
+def test_sharded_models_are_as_with_gloo(program: Program, crews: Crews) -> None:
+    crews.assert_same_as_gloo(program)
