@@ -1,4 +1,4 @@
-"""Functional collectives, eager and compiled, give with consort what they give with Gloo."""
+"""Functional collectives give with consort what they give with Gloo."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from ranks.crews import Crews
 
 
 @pytest.mark.parametrize("program", programs_in(functional), ids=str)
-def test_functional_are_as_with_gloo(program: Program, crews: Crews) -> None:
+def test_functional_collectives_are_as_with_gloo(program: Program, crews: Crews) -> None:
     crews.assert_same_as_gloo(program)

@@ -60,14 +60,12 @@ def fully_shard_gathers_after_backward_if_told(me: Rank) -> Any:
     return train_sharded(me, model)
 
 
-@program(world=4)
+@program(world=4, exact=False)  # four summands, which Gloo may add in another order
 def fully_shard_trains_on_a_mesh_of_two_dimensions(me: Rank) -> Any:
     model = layers()
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
     fully_shard(model, mesh=mesh)
-    losses, weights = train_sharded(me, model)
-    # Four summands may be added in another order than Gloo's.
-    return [round(loss, 5) for loss in losses], [weight.double().round(decimals=4) for weight in weights]
+    return train_sharded(me, model)
 
 
 @program()
@@ -135,7 +133,8 @@ def a_mesh_is_sliced_into_groups(me: Rank) -> Any:
 def layers_are_parallel_in_columns_and_rows(me: Rank) -> Any:
     mesh = init_device_mesh("cpu", (me.world,))
     plan = {"0": ColwiseParallel(), "2": RowwiseParallel()}
-    model = parallelize_module(nn.Sequential(nn.Linear(7, 8), nn.ReLU(), nn.Linear(8, 3)), mesh, plan)
+    model = nn.Sequential(nn.Linear(7, 8), nn.ReLU(), nn.Linear(8, 3))
+    model = parallelize_module(model, mesh, plan)
     return train_sharded(me, model, same_data=True)
 
 
