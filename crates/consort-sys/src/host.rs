@@ -68,6 +68,11 @@ impl HostId {
         Self { id: format!("{}+apart:{number}", self.id), name: self.name.clone() }
     }
 
+    /// The identity as text: equal exactly for those that are equal.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
     /// The host's name, for people.
     pub fn name(&self) -> &str {
         &self.name

@@ -87,6 +87,28 @@ impl Builder {
         Self::from_variables(&Variables::of_this_process())
     }
 
+    /// Knows who this process is, because somebody else has told the program: a framework that has its
+    /// own launcher. Of the environment only variables of consort's own are looked at, so that what
+    /// that launcher says of ranks and places does not matter; and for a world of one none that says
+    /// where to meet.
+    ///
+    /// ```
+    /// let group = consort::Builder::for_rank(0, 1)?.init()?;
+    /// assert_eq!(group.world(), 1);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`from_environment`](Self::from_environment).
+    pub fn for_rank(rank: u32, world: u32) -> Result<Self> {
+        let mut builder = Self::from_variables(&Variables::of_this_process().own())?;
+        builder.environment.joins = false;
+        if world == 1 {
+            builder.environment.place = None;
+        }
+        Ok(builder.rank(rank).world(world))
+    }
+
     /// This process's rank.
     ///
     /// ```

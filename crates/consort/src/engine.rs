@@ -37,5 +37,5 @@ pub(crate) use self::queue::{Queue, waits_for_itself};
 pub(crate) use self::road::Road;
 pub(crate) use self::roster::Roster;
 pub(crate) use self::sleep::Rest;
-pub(crate) use self::verdict::{Cause, Waiting};
+pub(crate) use self::verdict::{Cause, Sighting, Waiting};
 pub(crate) use self::wired::{Route, Wired};

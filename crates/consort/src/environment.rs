@@ -51,6 +51,12 @@ impl Variables {
         Self(variables.filter(|(name, value)| matters(name) && !value.is_empty()).collect())
     }
 
+    /// Only those of consort's own.
+    pub(crate) fn own(mut self) -> Self {
+        self.0.retain(|name, _| name.starts_with(OURS));
+        self
+    }
+
     /// What they say, or a list of what is wrong with them.
     pub(crate) fn read(&self) -> Result<Said, Vec<String>> {
         let mut wrong = Vec::new();

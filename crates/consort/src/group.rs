@@ -1,5 +1,6 @@
 //! A process's hold on the group it belongs to.
 
+mod among;
 mod fake;
 mod formation;
 mod grow;

@@ -15,7 +15,7 @@ use super::verdict::{Cause, Failure, Ranks, Seen, Sighting, Waiting};
 use crate::error::{Error, numbered};
 use crate::metering::count_failure;
 use crate::notice;
-use crate::whereabouts::{CallStage, Condition, lines};
+use crate::whereabouts::{CallStage, Condition, Reports, lines};
 
 /// Whether a group has failed, and why. Clones are about the same group.
 #[derive(Clone, Debug)]
@@ -67,8 +67,7 @@ impl Fate {
     pub(super) fn warn(&self, missing: Ranks, waiting: &Waiting) {
         let (group, me) = (&self.group, self.peers.me());
         let ranks: Vec<usize> = missing.iter().collect();
-        let in_words = self.roster().map(|roster| roster.in_words(group, &self.look_at(&ranks)));
-        let lines = lines(&in_words.unwrap_or_default(), ADVICE);
+        let lines = lines(&self.in_words(&self.look_at(&ranks)), ADVICE);
         notice::warn(&format!(
             "group {group}: rank {me} has waited {:.1?} in {}, for ranks {ranks:?}, and waits \
              on{lines}",
@@ -226,7 +225,13 @@ impl Fate {
         self.look_at(&ranks)
     }
 
-    fn look_at(&self, ranks: &[usize]) -> Vec<Sighting> {
+    /// What was seen of ranks, as callers are told.
+    pub(super) fn in_words(&self, seen: &[Sighting]) -> Reports {
+        self.roster().map(|roster| roster.in_words(&self.group, seen)).unwrap_or_default()
+    }
+
+    /// What can be seen of ranks; of the first, if they are many.
+    pub(super) fn look_at(&self, ranks: &[usize]) -> Vec<Sighting> {
         let Some(roster) = self.roster() else { return Vec::new() };
         let look = |&rank: &usize| {
             let noted = || {

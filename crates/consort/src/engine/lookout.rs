@@ -11,10 +11,11 @@ use super::company::Peers;
 use super::diary::Diary;
 use super::fate::Fate;
 use super::roster::Roster;
-use super::verdict::{Cause, Ranks, Waiting};
+use super::verdict::{Cause, Ranks, Sighting, Waiting};
 use crate::error::Error;
 use crate::group::Presence;
 use crate::recorder::Recorder;
+use crate::whereabouts::Reports;
 
 /// A group's ranks, for any thread that waits for one of them. Clones are about the same group.
 #[derive(Clone, Debug)]
@@ -127,6 +128,16 @@ impl Lookout {
         missing.extend(awaited.iter().copied().filter(|&rank| !has_come(rank)));
         let missing = if missing.is_empty() { awaited } else { missing };
         self.fate.warn(missing.into_iter().collect(), waiting);
+    }
+
+    /// What can be seen of ranks of the group, to be told to others.
+    pub(crate) fn sight(&self, ranks: &[usize]) -> Vec<Sighting> {
+        self.fate.look_at(ranks)
+    }
+
+    /// What another rank of the group has seen, in words.
+    pub(crate) fn in_words(&self, seen: &[Sighting]) -> Reports {
+        self.fate.in_words(seen)
     }
 
     /// Writes down that a call has to wait for a rank.

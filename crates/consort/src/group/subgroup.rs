@@ -82,6 +82,20 @@ impl Group {
     /// When a rank is on the list twice or does not exist. When ranks give different lists: on all of
     /// them, and this group goes on. Otherwise as [`split`](Self::split).
     pub fn new_group(&self, ranks: &[u32]) -> Result<Option<Self>> {
+        self.check_list(ranks)?;
+        let place = ranks.iter().position(|&rank| rank == self.rank().get());
+        if self.shared.job.neighbourhood.is_none() {
+            let ranks: Vec<usize> = ranks.iter().map(|&rank| rank as usize).collect();
+            return place.map(|_| self.fake_part(&ranks)).transpose();
+        }
+        self.part_with(place.map(|_| 0), place.unwrap_or(0) as i64, Some(ranks))
+    }
+
+    /// Makes sure that a list has ranks of this group, each once.
+    ///
+    /// # Errors
+    /// Otherwise.
+    pub(super) fn check_list(&self, ranks: &[u32]) -> Result<()> {
         let mut seen = vec![false; self.world()];
         for &rank in ranks {
             let Some(seen) = seen.get_mut(rank as usize) else {
@@ -92,12 +106,7 @@ impl Group {
                 return Err(Error::Argument(format!("rank {rank} is on the list twice")));
             }
         }
-        let place = ranks.iter().position(|&rank| rank == self.rank().get());
-        if self.shared.job.neighbourhood.is_none() {
-            let ranks: Vec<usize> = ranks.iter().map(|&rank| rank as usize).collect();
-            return place.map(|_| self.fake_part(&ranks)).transpose();
-        }
-        self.part_with(place.map(|_| 0), place.unwrap_or(0) as i64, Some(ranks))
+        Ok(())
     }
 
     /// Shows every rank's card to every rank, in a call of which it says which one it was.

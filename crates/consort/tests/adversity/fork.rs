@@ -37,6 +37,7 @@ fn whatever_a_child_asks_of_its_parents_group_is_an_error_and_the_group_goes_on(
                     group.recv_any_async(vec![0_u8], 0).unwrap_err().error,
                     group.split(Some(0), 0).unwrap_err(),
                     group.new_group(&[0, 1]).unwrap_err(),
+                    group.among("of a child", &[0, 1]).unwrap_err(),
                     group.symmetric::<f32>(8).unwrap_err(),
                     group.workspace::<f32>(8).unwrap_err(),
                     pool.symmetric::<f32>(8).unwrap_err(),
@@ -49,7 +50,7 @@ fn whatever_a_child_asks_of_its_parents_group_is_an_error_and_the_group_goes_on(
                 errors.push(Error::from(group.store().duplicate().unwrap_err()));
                 errors.iter().map(|error| format!("{:?} {error}", error.kind())).collect()
             });
-            assert_eq!(found.len(), 28);
+            assert_eq!(found.len(), 29);
             let from = format!("Mistake this process was forked from rank 1 (process {})", me());
             assert!(found.iter().all(|error| error.starts_with(&from)), "{found:#?}");
             let advice = "only the process that called init may use its group; start ranks with \

@@ -1,6 +1,7 @@
 //! What goes wrong on one rank, and what the others hear of it.
 #![allow(clippy::unwrap_used, reason = "a test ends with the first surprise")]
 
+mod among;
 mod apart;
 mod failure;
 mod fork;

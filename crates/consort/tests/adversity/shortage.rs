@@ -50,6 +50,44 @@ fn a_rank_without_memory_for_a_new_group_is_named_by_all_and_the_group_goes_on()
 }
 
 #[test]
+fn a_member_without_memory_for_a_group_is_named_by_the_others_and_gets_one_when_it_has_some() {
+    let made = ranks(4, |ctx| {
+        if ctx.rank() == 1 {
+            // Its memory is a file, which cannot be larger.
+            limit(Resource::Fsize, Some(300 * MIB));
+        }
+        let world = meet(ctx);
+        if ctx.rank() == 3 {
+            works(&world);
+            return 0;
+        }
+        let mut groups = Vec::new();
+        let begun = Instant::now();
+        let error = loop {
+            match world.among(&groups.len().to_string(), &[2, 1, 0]) {
+                Ok(group) => groups.push(group),
+                Err(error) => break error,
+            }
+        };
+        assert!(begun.elapsed() < SOON * 3, "{:?}: {error}", begun.elapsed());
+        match (ctx.rank(), &error) {
+            (1, Error::Memory(_)) => {}
+            (0 | 2, Error::PeerUnable { rank: 1, call: "among", reason, .. }) => {
+                assert!(reason.contains("300.0 MiB"), "{error}");
+            }
+            _ => panic!("{error}"),
+        }
+        groups.iter().for_each(works);
+        let made = groups.len();
+        drop(groups);
+        works(&world);
+        works(&world.among("again", &[0, 1, 2]).unwrap());
+        made
+    });
+    assert!(made[0] > 10 && made == [made[0], made[0], made[0], 0], "{made:?}");
+}
+
+#[test]
 fn a_rank_without_memory_for_its_buffers_ends_the_group_and_is_named() {
     let mut job = Ranks::new(3).start(|ctx| {
         let world = meet(ctx);

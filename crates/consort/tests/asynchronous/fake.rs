@@ -70,6 +70,9 @@ fn a_fake_group_has_parts_and_asynchronous_calls() {
     let part = group.new_group(&[3, 2]).unwrap().unwrap();
     assert_eq!((part.rank().get(), part.world(), part.world_ranks()), (1, 2, &[3, 2][..]));
     assert!(group.new_group(&[0, 1]).unwrap().is_none());
+    let own = group.among("own", &[2, 0, 1]).unwrap();
+    assert_eq!((own.rank().get(), own.world_ranks()), (0, &[2, 0, 1][..]));
+    assert!(group.among("others", &[0, 1]).is_err());
     let all = group.split(Some(5), -1).unwrap().unwrap();
     assert_eq!((all.rank().get(), all.world()), (2, 4));
     assert!(group.split(None, 0).unwrap().is_none());

@@ -12,6 +12,7 @@ mod room;
 mod sizes;
 mod works;
 
+mod among;
 mod background;
 mod barriers;
 mod disagreement;

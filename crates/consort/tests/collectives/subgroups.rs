@@ -161,15 +161,15 @@ fn groups_that_come_and_go_cost_no_memory_descriptors_or_threads(case: Case) {
 
 /// What this process holds.
 #[derive(Debug)]
-struct Costs {
-    descriptors: usize,
-    threads: usize,
+pub(crate) struct Costs {
+    pub(crate) descriptors: usize,
+    pub(crate) threads: usize,
     /// Of its own memory and that of others.
-    shared_bytes: u64,
+    pub(crate) shared_bytes: u64,
 }
 
 impl Costs {
-    fn now() -> Self {
+    pub(crate) fn now() -> Self {
         let names = |path: &str| -> Vec<PathBuf> {
             fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect()
         };

@@ -1,0 +1,160 @@
+"""What PyTorch hands to a group, in all the forms in which it does.
+
+A method of a group is called with lists and an options object, by PyTorch's own functions; or with a
+tensor and plain values, or with nothing but the tensors, by programs and by DDP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from torch import Tensor
+from torch.distributed import ReduceOp
+
+Tensors = Tensor | Sequence[Tensor]
+
+
+class Terms:
+    """How a call is to be made: what options say, or what was given in their place."""
+
+    __slots__ = ("now", "op", "root", "seconds")
+
+    def __init__(self, options: Any, *, op: Any = None, root: Any = None, timeout: Any = None):
+        # PyTorch says since 2.8 whether somebody waits at once; before, nobody knows.
+        self.now = not getattr(options, "asyncOp", True)
+        if timeout is None:
+            timeout = getattr(options, "timeout", None)
+        self.seconds = _seconds(timeout)
+        self.op = op if op is not None else getattr(options, "reduceOp", ReduceOp.SUM)
+        self.root = root if root is not None else getattr(options, "rootRank", 0)
+
+
+def terms(options: Any, timeout: Any = None) -> Terms:
+    """How a call is to be made that neither combines nor has a root."""
+    return Terms(options, timeout=timeout)
+
+
+def terms_with_op(options: Any, timeout: Any = None) -> Terms:
+    """How a call is to be made whose second argument is its options, or how it combines."""
+    if options is None or hasattr(options, "reduceOp"):
+        return Terms(options, timeout=timeout)
+    return Terms(None, op=options, timeout=timeout)
+
+
+def terms_with_root(options: Any, timeout: Any = None) -> Terms:
+    """How a call is to be made whose second argument is its options, or its root."""
+    if options is None or hasattr(options, "rootRank"):
+        return Terms(options, timeout=timeout)
+    return Terms(None, root=options, timeout=timeout)
+
+
+def combination(op: Any) -> tuple[int, float]:
+    """The code of a reduce operation, and the factor that its inputs are multiplied by."""
+    number = _NUMBERS.get(op)
+    if number is None:
+        kind = getattr(op, "op", op)
+        number = int(kind)
+    if number == _PREMUL_SUM:
+        return number, _factor(op)
+    if number > _PREMUL_SUM:
+        raise RuntimeError(f"consort does not know the reduce operation {op}")
+    return number, 1.0
+
+
+def single(tensors: Tensors, call: str, what: str = "tensor") -> Tensor:
+    """The one tensor of a list, or the one that was given without a list."""
+    if isinstance(tensors, Tensor):
+        return tensors
+    if len(tensors) == 0:
+        raise RuntimeError(f"consort {call}: requires non-empty {what} list")
+    if len(tensors) != 1:
+        raise RuntimeError(
+            f"consort {call}: requires a single-element {what} list, got {len(tensors)}"
+        )
+    return tensors[0]
+
+
+def single_list(lists: Any, call: str, what: str) -> list[Tensor]:
+    """The one list of a list, or a list of tensors that was given without one."""
+    if len(lists) > 0 and isinstance(lists[0], Tensor):
+        return list(lists)
+    if len(lists) != 1:
+        raise RuntimeError(
+            f"consort {call}: requires a single-element {what} list containing a list of tensors"
+        )
+    return list(lists[0])
+
+
+def check_root(root: int, world: int, call: str) -> int:
+    """Refuses a root that is nobody."""
+    if not 0 <= root < world:
+        raise RuntimeError(
+            f"consort {call}: invalid root rank: {root} is not in a group of {world}"
+        )
+    return root
+
+
+def check_root_tensor(options: Any, call: str) -> None:
+    """Refuses a root tensor other than the only one."""
+    tensor = getattr(options, "rootTensor", 0)
+    if tensor != 0:
+        raise RuntimeError(f"consort {call}: invalid root tensor: {tensor}, and there is only one")
+
+
+def check_list(tensors: Sequence[Tensor], like: Tensor, world: int, call: str, what: str) -> None:
+    """Refuses a list that has not one tensor of the same type for each rank."""
+    if len(tensors) != world:
+        raise RuntimeError(
+            f"consort {call}: invalid {what} tensor list: {len(tensors)} tensors for {world} ranks"
+        )
+    for index, tensor in enumerate(tensors):
+        if tensor.dtype != like.dtype:
+            raise RuntimeError(
+                f"consort {call}: invalid tensor type at index {index} of the {what}s (expected "
+                f"{like.dtype}, got {tensor.dtype})"
+            )
+        if tensor.layout != like.layout:
+            raise RuntimeError(
+                f"consort {call}: invalid tensor layout at index {index} of the {what}s (expected "
+                f"{like.layout}, got {tensor.layout})"
+            )
+
+
+def check_size(tensor: Tensor, elements: int, call: str, what: str) -> None:
+    """Refuses a tensor of another size."""
+    if tensor.numel() != elements:
+        raise RuntimeError(
+            f"consort {call}: invalid tensor size: the {what} has {tensor.numel()} elements, and "
+            f"{elements} are wanted"
+        )
+
+
+def check_type(one: Tensor, other: Tensor, call: str) -> None:
+    """Refuses an input and an output that differ in what their bytes mean."""
+    if one.dtype != other.dtype:
+        raise RuntimeError(
+            f"consort {call}: invalid tensor type: the input is {other.dtype}, the output "
+            f"{one.dtype}"
+        )
+
+
+def _seconds(timeout: Any) -> float | None:
+    """How long a call may take; PyTorch writes less than nothing where it has not been said."""
+    if timeout is None:
+        return None
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
+    return seconds if seconds >= 0 else None
+
+
+def _factor(op: Any) -> float:
+    factor = getattr(op, "factor", None)
+    if factor is None:
+        # Before 2.14 only the state to be pickled has it.
+        factor = op.__getstate__()[1]
+    return float(factor)
+
+
+_NUMBERS = {op: int(op) for op in ReduceOp.RedOpType.__members__.values()}
+_PREMUL_SUM = 8

@@ -1,0 +1,108 @@
+"""Makes groups, when PyTorch asks for them."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from typing import Any
+
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+
+from consort import errors
+from consort._core import Group
+from consort.torch import completers, group as groups
+from consort.torch.group import HAS_BACKENDS, ConsortGroup
+from consort.torch.meeting import meet
+from consort.torch.options import Options
+
+
+def create(given: Any, options: Any) -> Any:
+    """A group, or a backend if the options say so, for what PyTorch gives."""
+    _prepare()
+    options = _options(options)
+    core = _core(given, options)
+    if options.mode == "group":
+        return ConsortGroup(core, given.store)
+    if not HAS_BACKENDS:
+        raise RuntimeError('consort: mode="backend" needs PyTorch 2.14 or later')
+    return groups.ConsortBackend(core)
+
+
+def _core(given: Any, options: Options) -> Group:
+    """A part of the group of all if that is consort's; otherwise its ranks meet by themselves."""
+    if options._given is not None:
+        return options._given
+    world = _world()
+    ranks = list(given.global_ranks_in_group)
+    if world is None or not ranks:
+        rank, size = given.group_rank, given.group_size
+        return meet(given.store, rank, size, given.timeout, options)
+    # PyTorch's names are its own for as long as the group of all lives.
+    return world.core.among(given.group_id, ranks, given.timeout.total_seconds())
+
+
+def _world() -> Any:
+    """The group of all, if there is one and it is consort's."""
+    if not dist.is_initialized():
+        return None
+    default = c10d._get_default_group()
+    if isinstance(default, ConsortGroup):
+        return default
+    if HAS_BACKENDS:
+        try:
+            backend = default._get_backend(groups.torch.device("cpu"))
+        except RuntimeError:
+            return None
+        if isinstance(backend, groups.ConsortBackend):
+            return backend
+    return None
+
+
+def _options(given: Any) -> Options:
+    if given is None:
+        given = Options()
+    if not isinstance(given, Options):
+        raise TypeError(
+            f"pg_options of backend consort are consort.torch.Options, not {type(given).__name__}"
+        )
+    if given.debug is None and "CONSORT_DEBUG" not in os.environ:
+        level = dist.get_debug_level().name.lower()
+        given = given.replace(debug=level)
+    return given
+
+
+def _prepare() -> None:
+    """What is done once, before the first group is made."""
+    global _is_prepared
+    if _is_prepared:
+        return
+    _is_prepared = True
+    _be_torch_errors()
+    atexit.register(_leave_all)
+
+
+def _be_torch_errors() -> None:
+    """From here on errors are PyTorch's, too, so that programs written for it catch them."""
+    for name, kind in errors._kinds.items():
+        if kind is errors.Mistake:
+            continue
+        both = type(name, (kind, dist.DistBackendError), {"__module__": "consort.errors"})
+        both.__doc__ = kind.__doc__
+        errors._kinds[name] = both
+
+
+def _leave_all() -> None:
+    """Leaves what was not left when the program ends, so that the others need not wonder."""
+    completers.close(_PATIENCE)
+    for group in list(groups.alive):
+        try:
+            group.shutdown()
+        except Exception as error:  # noqa: BLE001
+            print(f"consort: could not leave a group in good order: {error}", file=sys.stderr)
+
+
+_is_prepared = False
+# How many seconds functions of futures may take at the end of the program.
+_PATIENCE = 2.0

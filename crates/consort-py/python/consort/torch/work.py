@@ -1,0 +1,227 @@
+"""Handles on calls, as PyTorch wants them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from torch import Tensor
+from torch._C._distributed_c10d import Work
+from torch.futures import Future
+
+from consort._core import Op
+from consort.torch import completers
+from consort.torch.tensors import bring_back
+
+
+class Done(Work):
+    """A call that is done."""
+
+    def __init__(self, result: Any) -> None:
+        Work.__init__(self)
+        self._result = result
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:  # noqa: ARG002
+        return True
+
+    def is_completed(self) -> bool:
+        return True
+
+    def is_success(self) -> bool:
+        return True
+
+    def exception(self) -> None:
+        return None
+
+    def result(self) -> Any:
+        return self._result
+
+    def get_future(self) -> Future:
+        future: Future = Future()
+        future.set_result(self._result)
+        return future
+
+    def source_rank(self) -> int:
+        raise RuntimeError("source_rank is known only of a receive")
+
+    _source_rank = source_rank
+
+    def synchronize(self) -> None:
+        pass
+
+    def block_current_stream(self) -> None:
+        pass
+
+
+class Begun(Work):
+    """A call that is on its way.
+
+    It goes on when this is forgotten. What has to be copied to where it belongs is copied in any
+    case, by whoever comes first: the one who waits, or a thread that is told when the call is done.
+    """
+
+    def __init__(
+        self, op: Op, result: Any, copies: Sequence[tuple[Tensor, Tensor]] = (), after: Any = None
+    ) -> None:
+        Work.__init__(self)
+        self._op = op
+        self._result = result
+        self._copies = copies
+        self._after = after
+        self._future: Future | None = None
+        self._lock = threading.Lock()
+        if copies or after is not None:
+            completers.when_done(op, self._settle_unheard)
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        seconds = timeout.total_seconds() if timeout else None
+        if not self._op.wait(seconds):
+            raise RuntimeError(
+                f"consort {self._op.operation}: waited {seconds} s, and the call is not done; it "
+                "goes on, and can be waited for again"
+            )
+        if self._copies or self._after is not None:
+            self._settle()
+        return True
+
+    def is_completed(self) -> bool:
+        if not self._op.is_done():
+            return False
+        self._settle_unheard()
+        return True
+
+    def is_success(self) -> bool:
+        return self.exception() is None
+
+    def exception(self) -> BaseException | None:
+        if not self._op.is_done():
+            return None
+        try:
+            self.wait()
+        except Exception as error:  # noqa: BLE001
+            return error
+        return None
+
+    def result(self) -> Any:
+        if not self.is_completed():
+            raise RuntimeError(
+                f"consort {self._op.operation}: there is no result before the call is done: wait "
+                "for it first"
+            )
+        self.wait()
+        return self._result
+
+    def get_future(self) -> Future:
+        with self._lock:
+            if self._future is not None:
+                return self._future
+            self._future = future = Future()
+        if self._op.is_done():
+            self._complete()
+        else:
+            completers.when_done(self._op, self._complete)
+        return future
+
+    def source_rank(self) -> int:
+        source = self._op.source()
+        if source is None:
+            raise RuntimeError("source_rank is known only of a receive")
+        return source
+
+    _source_rank = source_rank
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def block_current_stream(self) -> None:
+        self.wait()
+
+    def _complete(self) -> None:
+        """Tells the future what came of the call."""
+        assert self._future is not None
+        try:
+            self.wait()
+        except Exception as error:  # noqa: BLE001
+            self._future.set_exception(error)
+        else:
+            self._future.set_result(self._result)
+
+    def _settle(self) -> None:
+        """Does what is left to do after the call, once."""
+        with self._lock:
+            copies, self._copies = self._copies, ()
+            after, self._after = self._after, None
+            bring_back(copies)
+            if after is not None:
+                after()
+
+    def _settle_unheard(self) -> None:
+        """As `_settle`, if the call has succeeded; if not, whoever waits hears of that."""
+        if not (self._copies or self._after is not None):
+            return
+        try:
+            self._op.wait()
+        except Exception:  # noqa: BLE001
+            return
+        self._settle()
+
+
+class Several(Work):
+    """Calls that were begun together."""
+
+    def __init__(self, works: Sequence[Work], result: Any) -> None:
+        Work.__init__(self)
+        self._works = works
+        self._result = result
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        for work in self._works:
+            work.wait(timeout)
+        return True
+
+    def is_completed(self) -> bool:
+        return all(work.is_completed() for work in self._works)
+
+    def is_success(self) -> bool:
+        return self.exception() is None
+
+    def exception(self) -> BaseException | None:
+        found = (work.exception() for work in self._works)
+        return next((error for error in found if error is not None), None)
+
+    def result(self) -> Any:
+        if not self.is_completed():
+            raise RuntimeError("there is no result before the calls are done: wait for them first")
+        self.wait()
+        return self._result
+
+    def get_future(self) -> Future:
+        from torch.futures import collect_all
+
+        future: Future = Future()
+        result = self._result
+
+        def tell(all_done: Future) -> None:
+            try:
+                for part in all_done.value():
+                    part.value()
+            except Exception as error:  # noqa: BLE001
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        collect_all([work.get_future() for work in self._works]).add_done_callback(tell)
+        return future
+
+    def source_rank(self) -> int:
+        raise RuntimeError("source_rank is known only of a receive")
+
+    _source_rank = source_rank
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def block_current_stream(self) -> None:
+        self.wait()
