@@ -36,7 +36,8 @@ def combined(ranks: Sequence[int], size: int, dtype: torch.dtype, op: str) -> to
         return torch.from_numpy(np.ascontiguousarray(reduce(INTEGERS[op], typed)))
     parts = [small(rank, size, dtype, op) for rank in ranks]
     if op == "AVG":
-        return (to_tensor(sum(parts), dtype, op).to(wide(dtype)) / len(ranks)).to(dtype)
+        summed = to_tensor(sum(parts), dtype, op, parts=len(parts))
+        return (summed.to(wide(dtype)) / len(ranks)).to(dtype)
     factor = FACTOR if op == "PREMUL_SUM" else 1
     return to_tensor(reduce(FLOATS[op], parts) * factor, dtype, op, parts=len(parts) * factor)
 
@@ -47,7 +48,7 @@ def bits(rank: int, size: int, dtype: torch.dtype) -> torch.Tensor:
     raw = generator.integers(0, 256, size * dtype.itemsize, dtype=np.uint8)
     if dtype == torch.bool:
         return torch.from_numpy(raw % 2 == 1)
-    return torch.from_numpy(raw).view(dtype)
+    return torch.from_numpy(raw).view(dtype) if size else torch.empty(0, dtype=dtype)
 
 
 def assert_bits(actual: torch.Tensor, expected: torch.Tensor, where: str) -> None:
