@@ -1,8 +1,10 @@
 //! Everything that a meeting needs, said in the program or found in the environment.
 
 mod invitation;
+mod listening;
 mod options;
 
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,6 +12,7 @@ use consort_store::{Address, Secret};
 
 pub(crate) use self::invitation::Invitation;
 use self::invitation::incomplete;
+pub(crate) use self::listening::Listening;
 use crate::debug::DebugLevel;
 use crate::environment::{Said, Variables};
 use crate::error::Result;
@@ -47,6 +50,7 @@ pub struct Builder {
     rank: Option<u32>,
     world: Option<u32>,
     address: Option<Address>,
+    listener: Option<Listening>,
     secret: Option<Secret>,
     secret_file: Option<PathBuf>,
     job: Option<String>,
@@ -147,6 +151,36 @@ impl Builder {
     pub fn address(mut self, address: &str) -> Result<Self> {
         self.address = Some(address.parse()?);
         Ok(self)
+    }
+
+    /// A socket that listens already, on which rank 0 holds the store; if it is not said, rank 0 opens one
+    /// at the [address](Self::address). Other ranks do not look at it.
+    ///
+    /// So the system can choose a port, which nobody else can take before the ranks meet there; and they
+    /// may come before rank 0 does. Of a builder's clones the first that [meets](Self::init) takes it. The
+    /// socket is closed when rank 0 has left the job.
+    ///
+    /// ```
+    /// use std::net::TcpListener;
+    ///
+    /// use consort::{Builder, Secret};
+    ///
+    /// // Two ranks in two threads; real ones are processes, and are told the address.
+    /// let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    /// let address = format!("tcp://{}", listener.local_addr().unwrap());
+    /// let builder = Builder::new().world(2).address(&address)?.secret(Secret::generate()?);
+    /// let other = builder.clone().rank(1);
+    /// let other = std::thread::spawn(move || other.init()?.barrier());
+    /// builder.rank(0).listener(listener).init()?.barrier()?;
+    /// other.join().unwrap()?;
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
+    /// [`init`](Self::init) fails on rank 0 when the address leads somewhere else, or to a file.
+    #[must_use]
+    pub fn listener(mut self, listener: TcpListener) -> Self {
+        self.listener = Some(Listening::on(listener));
+        self
     }
 
     /// The job's secret.

@@ -8,7 +8,7 @@ mod processors;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ use self::claim::{place_of, take_place};
 pub(crate) use self::lobby::{Lobby, Ticket, Welcome};
 pub(crate) use self::processors::Processors;
 use self::processors::cores;
-use crate::builder::Invitation;
+use crate::builder::{Invitation, Listening};
 use crate::card::Card;
 use crate::duration;
 use crate::error::{Error, Result};
@@ -254,7 +254,7 @@ fn open(invitation: &Invitation, until: Deadline) -> Result<Venue> {
         (Some(place @ Place::Tcp { host, port }), Some(secret)) => {
             let endpoint = place.endpoint().expect("a server has an endpoint");
             let bears = invitation.liveness;
-            let server = if rank == 0 { serve(host, *port, secret, bears)? } else { None };
+            let server = if rank == 0 { serve(invitation, host, *port, secret)? } else { None };
             let dial = Dial::new(endpoint, secret).named(format!("rank {rank}")).bearing(bears);
             let store = TcpStore::dial(dial, until)?.with_patience(timeout);
             let hasty = store.clone().with_patience(HASTE);
@@ -266,8 +266,18 @@ fn open(invitation: &Invitation, until: Deadline) -> Result<Venue> {
 }
 
 /// Rank 0 holds the store unless somebody does already: the launcher, then.
-fn serve(host: &str, port: u16, secret: &Secret, bears: Duration) -> Result<Option<Server>> {
+fn serve(
+    invitation: &Invitation,
+    host: &str,
+    port: u16,
+    secret: &Secret,
+) -> Result<Option<Server>> {
+    let bears = invitation.liveness;
     let addresses = (host, port).to_socket_addrs().map(Vec::from_iter).unwrap_or_default();
+    if let Some(listener) = invitation.listener.as_ref().and_then(Listening::take) {
+        must_be_at(&listener, &addresses, (host, port))?;
+        return Ok(Some(Server::bearing(bears, listener, secret)?));
+    }
     for address in addresses {
         let listening = Server::listen(address);
         match listening.and_then(|listener| Server::bearing(bears, listener, secret)) {
@@ -277,6 +287,25 @@ fn serve(host: &str, port: u16, secret: &Secret, bears: Duration) -> Result<Opti
         }
     }
     Ok(None)
+}
+
+/// Ranks that go where they were told have to come to this socket.
+///
+/// # Errors
+/// When they would not.
+fn must_be_at(
+    listener: &TcpListener,
+    addresses: &[SocketAddr],
+    (host, port): (&str, u16),
+) -> Result<()> {
+    let here = listener.local_addr().map_err(Error::Port)?;
+    match Listening::is_reached_at(here, addresses) {
+        true => Ok(()),
+        false => Err(Error::Argument(format!(
+            "Builder::listener listens at {here}, but the ranks are to meet at {host}:{port}, which does \
+             not lead there: give the address that the listener has"
+        ))),
+    }
 }
 
 /// The port is somebody's already, or the address another host's.

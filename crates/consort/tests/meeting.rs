@@ -3,7 +3,9 @@
 
 mod port;
 
+use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use consort::{Builder, Deadline, Error, Group, Secret, Store};
 use consort_store::{Server, TcpStore};
@@ -23,6 +25,83 @@ fn ranks_meet_over_tcp_and_know_each_other() {
     let pids: Vec<u32> = (0..4).map(|rank| job.pid(rank)).collect();
     for (rank, (own, world, local, processes)) in (0..).zip(job.expect_all()) {
         assert_eq!((own, world, local, processes), (rank, 4, (rank as usize, 4), pids.clone()));
+    }
+}
+
+#[test]
+fn ranks_meet_on_a_socket_that_listens_before_rank_0_comes() {
+    let seen = ranks(3, |ctx| {
+        let tell = |what: &str, word: &str| {
+            let path = ctx.dir().join(what);
+            fs::write(path.with_extension("new"), word).unwrap();
+            fs::rename(path.with_extension("new"), path).unwrap();
+        };
+        let told = |what: &str| loop {
+            match fs::read_to_string(ctx.dir().join(what)) {
+                Ok(word) => break word,
+                Err(_) => thread::sleep(Duration::from_millis(2)),
+            }
+        };
+        let with = |address: &str, secret: &str| {
+            let builder = Builder::new().rank(ctx.rank()).world(3).timeout(Duration::from_secs(50));
+            let builder = builder.address(&format!("tcp://{address}")).unwrap();
+            builder.secret(secret.parse().unwrap())
+        };
+        let builder = if ctx.rank() == 0 {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap();
+            let secret = Secret::generate().unwrap().to_hex();
+            tell("where", &format!("{address} {secret}"));
+            // Nobody can take the port, and somebody is at the door.
+            assert!(TcpListener::bind(address).is_err());
+            told("knocked");
+            with(&address.to_string(), &secret).listener(listener)
+        } else {
+            let place = told("where");
+            let (address, secret) = place.split_once(' ').unwrap();
+            if ctx.rank() == 1 {
+                drop(TcpStream::connect(address).unwrap());
+                tell("knocked", "");
+            }
+            // It is rank 0 who holds the store.
+            with(address, secret).listener(TcpListener::bind("127.0.0.1:0").unwrap())
+        };
+        let group = builder.init().unwrap();
+        group.store().add("came", 1).unwrap();
+        group.barrier().unwrap();
+        (group.rank().get(), group.store().add("came", 0).unwrap())
+    });
+    assert_eq!(seen, [(0, 3), (1, 3), (2, 3)]);
+}
+
+#[test]
+fn a_socket_that_the_address_does_not_lead_to_is_refused_at_once() {
+    let refused = |place: fn(u16) -> String| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let here = listener.local_addr().unwrap();
+        let place = place(here.port());
+        let builder = Builder::new().rank(0).world(2).address(&format!("tcp://{place}")).unwrap();
+        let builder = builder.secret(Secret::generate().unwrap()).listener(listener);
+        let error = builder.init().unwrap_err();
+        assert!(matches!(error, Error::Argument(_)), "{error}");
+        let said = format!("listens at {here}, but the ranks are to meet at {place}");
+        assert!(error.to_string().contains(&said), "{error}");
+    };
+    refused(|port| format!("127.0.0.1:{}", if port == 1 { 2 } else { port - 1 }));
+    refused(|port| format!("127.0.0.2:{port}"));
+}
+
+#[test]
+fn the_first_of_a_builders_clones_takes_its_socket_and_the_others_find_the_store_there() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let builder = Builder::new().rank(0).world(1).address(&format!("tcp://{address}")).unwrap();
+    let builder = builder.secret(Secret::generate().unwrap()).listener(listener);
+    let first = builder.clone().init().unwrap();
+    let second = builder.epoch(1).init().unwrap();
+    for group in [&first, &second] {
+        group.store().set("here", b"").unwrap();
+        group.barrier().unwrap();
     }
 }
 

@@ -48,11 +48,18 @@ class SystemTrouble(Error):
 
 def _make(kind: str, text: str, ranks: list[int]) -> Error:
     """The exception for an error of the compiled part."""
+    for ours, theirs in _words.items():
+        text = text.replace(ours, theirs)
     error = _kinds[kind](text)
     error.ranks = tuple(ranks)
     return error
 
 
+# What an error advises to do, as it is called in Python.
+_words = {
+    "Builder::timeout or CONSORT_TIMEOUT": "a longer timeout",
+    "Group::shrink": "consort.torch.shrink",
+}
 _kinds: dict[str, type[Error]] = {
     kind.__name__: kind for kind in (Mistake, Mismatch, PeerGone, Deadline, Aborted, SystemTrouble)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use consort_store::{Place, Secret};
 
-use super::Builder;
+use super::{Builder, Listening};
 use crate::debug::DebugLevel;
 use crate::error::{Error, Result};
 use crate::options::Options;
@@ -17,6 +17,8 @@ pub(crate) struct Invitation {
     pub(crate) world: u32,
     /// None for a world of one, which meets nobody.
     pub(crate) place: Option<Place>,
+    /// Where rank 0 holds the store, if that listens already.
+    pub(crate) listener: Option<Listening>,
     pub(crate) secret: Option<Secret>,
     pub(crate) job: String,
     pub(crate) epoch: u64,
@@ -41,6 +43,10 @@ impl Builder {
         let mut wrong = Vec::new();
         let (rank, world) = self.rank_and_world(&mut wrong);
         let place = self.place(world, &mut wrong);
+        if let (Some(0), Some(Place::File(path)), Some(_)) = (rank, &place, &self.listener) {
+            let path = path.display();
+            wrong.push(format!("Builder::listener is of no use for a meeting in a file, {path}"));
+        }
         self.wishes.check(&mut wrong);
         let secret = self.find_secret(place.as_ref(), &mut wrong)?;
         let (Some(rank), Some(world), true) = (rank, world, wrong.is_empty()) else {
@@ -51,6 +57,7 @@ impl Builder {
             rank,
             world,
             place,
+            listener: self.listener,
             secret,
             job: self.job.or(environment.job).unwrap_or_else(|| "job".to_owned()),
             epoch: self.epoch.or(environment.epoch).unwrap_or(0),

@@ -110,3 +110,18 @@ fn options_that_are_not_there_are_refused_with_those_that_are() {
     assert!(error.contains("Builder::algorithm: no algorithm \"rings\"; choose auto"), "{error}");
     assert!(error.contains("Builder::streams: give 1 to 8"), "{error}");
 }
+
+#[test]
+fn a_listener_is_of_no_use_for_a_meeting_in_a_file() {
+    let builder = |rank: u32| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let builder = Builder::new().address("file:///x?world=2").unwrap();
+        builder.rank(rank).listener(listener)
+    };
+    let error = complete(builder(0)).unwrap_err();
+    assert!(
+        error.contains("Builder::listener is of no use for a meeting in a file, /x"),
+        "{error}"
+    );
+    assert!(complete(builder(1)).is_ok());
+}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import weakref
 from typing import Any
 
 import torch.distributed as dist
@@ -39,8 +40,14 @@ def _core(given: Any, options: Options) -> Group:
     if world is None or not ranks:
         rank, size = given.group_rank, given.group_size
         return meet(given.store, rank, size, given.timeout, options)
-    # PyTorch's names are its own for as long as the group of all lives.
-    return world.core.among(given.group_id, ranks, given.timeout.total_seconds())
+    return world.core.among(_name(world, given.group_id), ranks, given.timeout.total_seconds())
+
+
+def _name(world: Any, name: str) -> str:
+    """A name for a new group: PyTorch uses its names again when a group is destroyed."""
+    uses = _uses.setdefault(world, {})
+    uses[name] = uses.get(name, 0) + 1
+    return name if uses[name] == 1 else f"{name}({uses[name]})"
 
 
 def _world() -> Any:
@@ -103,6 +110,8 @@ def _leave_all() -> None:
             print(f"consort: could not leave a group in good order: {error}", file=sys.stderr)
 
 
+# How often each name was used, in each group of all.
+_uses: weakref.WeakKeyDictionary[Any, dict[str, int]] = weakref.WeakKeyDictionary()
 _is_prepared = False
 # How many seconds functions of futures may take at the end of the program.
 _PATIENCE = 2.0
