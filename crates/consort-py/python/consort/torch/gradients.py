@@ -1,0 +1,201 @@
+"""Gradients that lie in buckets, and are averaged while backward computes others.
+
+Every parameter has a hook that autograd calls when its gradient is complete. It puts the gradient where
+it travels, unless autograd has added to it there, and tells the reducer (in the compiled part), which
+sends a bucket when all of it has come. When backward ends, the averages are where the gradients were.
+
+Who may touch the memory when: from the hook of a parameter until backward ends its gradient is the
+reducer's. Nothing here reads or writes it meanwhile, and autograd has no reason to: it has added up
+all there was to add. (A gradient that comes in several parts is the exception: then the graph has to
+be declared static, and the reducer takes the place with the last part.)
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Variable
+from torch.utils import _pytree
+
+from consort import _core
+
+
+class Gradients:
+    """The gradients of some parameters, and what a backward pass does with them."""
+
+    def __init__(
+        self, reducer: _core.Reducer, parameters: Sequence[Tensor], brings_missing: bool
+    ) -> None:
+        self._reducer = reducer
+        self._parameters = parameters
+        # Whether a gradient that has been there before counts though backward did not reach it.
+        self._brings_missing = brings_missing
+        self._views: list[Tensor] = []
+        self._generation = -1
+        self._has_come = bytearray(len(parameters))
+        self._has_begun = False
+        self._is_awaited = False
+        #: Whether the next backward pass is averaged, or only adds up this rank's gradients.
+        self.is_averaged = True
+        self.lay()
+        self._handles = [
+            parameter.register_post_accumulate_grad_hook(self._hook(index))  # type: ignore[attr-defined]
+            for index, parameter in enumerate(parameters)
+        ]
+
+    def listen(self, output: Any) -> None:
+        """Waits for backward to come from what the model gives.
+
+        It begins with the parameters' hooks at the latest. But these may be called by a backward pass
+        within the one that counts, as of a checkpoint, at whose end there is more to come.
+        """
+        tensors = [output] if isinstance(output, Tensor) else _pytree.tree_leaves(output)
+        for tensor in tensors:
+            if isinstance(tensor, Tensor) and tensor.grad_fn is not None:
+                tensor.register_hook(self._await_end)
+
+    def lay(self) -> None:
+        """Lays tensors over the buckets, which are new."""
+        places = self._reducer.places()
+        self._generation = places.generation
+        found = _views(places, self._parameters)
+        # The hooks have the list.
+        self._views[:] = found
+
+    def forget(self) -> None:
+        """Gradients are gone: those of a group that has failed mean nothing."""
+        for parameter in self._parameters:
+            parameter.grad = None
+
+    def _hook(self, index: int) -> Callable[[Tensor], None]:
+        """What is done when a parameter's gradient is complete: for each of them, so it is short."""
+        views, has_come, ready = self._views, self._has_come, self._reducer.ready
+
+        def came(parameter: Tensor) -> None:
+            if not self.is_averaged:
+                return
+            if not self._has_begun:
+                self._begin()
+            gradient, view = parameter.grad, views[index]
+            if gradient is not view:
+                _put(gradient, view)  # type: ignore[arg-type]
+                parameter.grad = view
+            has_come[index] = 1
+            ready(index)
+
+        return came
+
+    def _begin(self) -> None:
+        if self._reducer.begin() != self._generation:
+            self.lay()
+        self._has_begun = True
+        self._has_come[:] = bytes(len(self._has_come))
+        self._await_end()
+
+    def _await_end(self, gradient: Tensor | None = None) -> None:  # noqa: ARG002
+        """Has autograd tell when the pass ends that it is in."""
+        if not self._is_awaited and self.is_averaged:
+            self._is_awaited = True
+            Variable._execution_engine.queue_callback(_End(self))  # type: ignore[attr-defined]
+
+    def _end(self) -> None:
+        """Backward has ended: waits for the averages."""
+        self._is_awaited = False
+        if not self._has_begun:
+            # It has not come to any parameter, as when somebody asks for the gradient of an input.
+            return
+        missing = [index for index, has_come in enumerate(self._has_come) if not has_come]
+        if self._brings_missing and missing:
+            self._bring(missing)
+        self._has_begun = False
+        unused = self._reducer.finish()
+        for index in set(missing).difference(unused):
+            # It has a gradient on some other rank.
+            self._parameters[index].grad = self._views[index]
+
+    def _bring(self, missing: list[int]) -> None:
+        """Gradients that were there before this pass, and have not come in it, count as they are."""
+        there = [index for index in missing if self._parameters[index].grad is not None]
+        for index in there:
+            parameter, view = self._parameters[index], self._views[index]
+            if parameter.grad is not view:
+                _put(parameter.grad, view)  # type: ignore[arg-type]
+                parameter.grad = view
+        self._reducer.all_ready(there)
+
+    def _fail(self) -> None:
+        """Backward did not come to its end."""
+        self._is_awaited = self._has_begun = False
+        self._reducer.fail("backward ended with an exception on this rank")
+
+
+class _End:
+    """Is called when backward ends, and dropped without that if there was an exception."""
+
+    __slots__ = ("_gradients",)
+
+    def __init__(self, gradients: Gradients) -> None:
+        self._gradients: Gradients | None = gradients
+
+    def __call__(self) -> None:
+        gradients, self._gradients = self._gradients, None
+        assert gradients is not None
+        try:
+            gradients._end()
+        except BaseException:
+            gradients._fail()
+            raise
+
+    def __del__(self) -> None:
+        if self._gradients is not None:
+            self._gradients._fail()
+
+
+def _put(gradient: Tensor, view: Tensor) -> None:
+    """Copies a gradient to where it travels; what it was computed of stays behind."""
+    view.copy_(gradient.detach() if gradient.requires_grad else gradient)
+
+
+def _views(places: _core.Places, parameters: Sequence[Tensor]) -> list[Tensor]:
+    """A tensor over each gradient's place, with the layout of its parameter.
+
+    They are no views in the sense of autograd, so that everything can be done to them that can be done
+    to a gradient. Each keeps the memory of all.
+    """
+    found = places.all()
+    windows = {}
+    for bucket in {bucket for bucket, _ in found}:
+        mine = [
+            (address, parameter.nbytes)
+            for (its, address), parameter in zip(found, parameters, strict=True)
+            if its == bucket
+        ]
+        start = min(address for address, _ in mine)
+        end = max(address + size for address, size in mine)
+        windows[bucket] = start, _over(places, start, end - start)
+    views = []
+    for (bucket, address), parameter in zip(found, parameters, strict=True):
+        start, storage = windows[bucket]
+        offset = (address - start) // parameter.element_size()
+        view = torch.empty(0, dtype=parameter.dtype)
+        view.set_(storage, offset, parameter.shape, strides(parameter))  # type: ignore[call-overload]
+        views.append(view)
+    return views
+
+
+def strides(parameter: Tensor) -> tuple[int, ...]:
+    """How the gradient of a parameter lies in memory: as the parameter, if that has no gaps."""
+    return torch.empty_like(parameter, device="meta").stride()
+
+
+def _over(places: _core.Places, start: int, size: int) -> torch.UntypedStorage:
+    """Memory as PyTorch knows it, which keeps what it lies in."""
+    if size == 0:
+        return torch.UntypedStorage(0)
+    window = (ctypes.c_ubyte * size).from_address(start)
+    window.keeps = places  # type: ignore[attr-defined]
+    return torch.frombuffer(window, dtype=torch.uint8).untyped_storage()
