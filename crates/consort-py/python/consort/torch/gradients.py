@@ -39,8 +39,8 @@ class Gradients:
         self._has_come = bytearray(len(parameters))
         self._has_begun = False
         self._is_awaited = False
-        #: Whether the next backward pass is averaged, or only adds up this rank's gradients.
-        self.is_averaged = True
+        #: Whether the next backward pass is averaged: that of a forward pass which wants it to be.
+        self.is_averaged = False
         self.lay()
         self._handles = [
             parameter.register_post_accumulate_grad_hook(self._hook(index))  # type: ignore[attr-defined]
@@ -56,7 +56,7 @@ class Gradients:
         tensors = [output] if isinstance(output, Tensor) else _pytree.tree_leaves(output)
         for tensor in tensors:
             if isinstance(tensor, Tensor) and tensor.grad_fn is not None:
-                tensor.register_hook(self._await_end)
+                tensor.register_hook(self._hear)
 
     def lay(self) -> None:
         """Lays tensors over the buckets, which are new."""
@@ -96,9 +96,14 @@ class Gradients:
         self._has_come[:] = bytes(len(self._has_come))
         self._await_end()
 
-    def _await_end(self, gradient: Tensor | None = None) -> None:  # noqa: ARG002
+    def _hear(self, gradient: Tensor) -> None:  # noqa: ARG002
+        """Backward has come to what the model has given, perhaps a second time."""
+        self.is_averaged = True
+        self._await_end()
+
+    def _await_end(self) -> None:
         """Has autograd tell when the pass ends that it is in."""
-        if not self._is_awaited and self.is_averaged:
+        if not self._is_awaited:
             self._is_awaited = True
             Variable._execution_engine.queue_callback(_End(self))  # type: ignore[attr-defined]
 
@@ -108,6 +113,7 @@ class Gradients:
         if not self._has_begun:
             # It has not come to any parameter, as when somebody asks for the gradient of an input.
             return
+        self.is_averaged = False
         missing = [index for index, has_come in enumerate(self._has_come) if not has_come]
         if self._brings_missing and missing:
             self._bring(missing)
@@ -129,7 +135,7 @@ class Gradients:
 
     def _fail(self) -> None:
         """Backward did not come to its end."""
-        self._is_awaited = self._has_begun = False
+        self._is_awaited = self._has_begun = self.is_averaged = False
         self._reducer.fail("backward ended with an exception on this rank")
 
 
