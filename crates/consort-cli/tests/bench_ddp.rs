@@ -268,7 +268,7 @@ fn the_help_says_what_is_measured_and_how_to_get_peers() {
 /// machine is skipped; where the tests decide, it has to be there.
 fn torch() -> Result<(), Skip> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let made = Command::new(root.join("tools/venv")).args(["torch", "torch", "numpy"]).output();
+    let made = Command::new(root.join("tools/torch")).output();
     let made = made.unwrap();
     if made.status.success() {
         return Ok(());

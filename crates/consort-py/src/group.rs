@@ -1,6 +1,7 @@
 //! A group, as Python holds it.
 
 use std::sync::{PoisonError, RwLock};
+use std::thread;
 use std::time::Duration;
 
 use consort::{Dtype, Lists, Rank, ReduceOp, Tag};
@@ -311,6 +312,18 @@ impl Group {
     /// Whether this process has left the group.
     fn has_left(&self) -> bool {
         self.held.read().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+}
+
+impl Drop for Group {
+    /// Leaves the group, if that was not done. Others may have something to say before this process can
+    /// go, and whoever drops an object of Python does not expect to wait.
+    fn drop(&mut self) {
+        let Some(group) = self.held.get_mut().unwrap_or_else(PoisonError::into_inner).take() else {
+            return;
+        };
+        // If there is no thread to be had, the closure is dropped here, and the group with it.
+        let _ = thread::Builder::new().name("consort leaves".to_owned()).spawn(|| drop(group));
     }
 }
 

@@ -96,9 +96,8 @@ pub(crate) fn meet(
         let secret = secret.parse::<Secret>().map_err(mistake)?;
         builder = builder.secret(secret);
     }
-    let listener = door.and_then(|door| {
-        door.listener.lock().unwrap_or_else(PoisonError::into_inner).take()
-    });
+    let listener =
+        door.and_then(|door| door.listener.lock().unwrap_or_else(PoisonError::into_inner).take());
     if let Some(listener) = listener {
         builder = builder.listener(listener);
     }

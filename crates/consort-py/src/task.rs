@@ -1,8 +1,8 @@
 //! Calls on memory that Python keeps.
 
 use consort::{
-    Call, Dtype, Incoming, Inputs, Lists, Message, Outgoing, Outputs, OwnedCall, OwnedMessage, Rank,
-    ReduceOp, Tag,
+    Call, Dtype, Incoming, Inputs, Lists, Message, Outgoing, Outputs, OwnedCall, OwnedMessage,
+    Rank, ReduceOp, Tag,
 };
 use pyo3::prelude::*;
 

@@ -33,8 +33,7 @@ fn of_group<'py>(
     record.set_item("failed", group.failed)?;
     record.set_item("bytes", group.bytes)?;
     record.set_item("busy_ns", group.busy)?;
-    let calls: PyResult<Vec<_>> =
-        group.calls.iter().map(|call| of_call(py, trace, call)).collect();
+    let calls: PyResult<Vec<_>> = group.calls.iter().map(|call| of_call(py, trace, call)).collect();
     record.set_item("calls", calls?)?;
     Ok(record)
 }

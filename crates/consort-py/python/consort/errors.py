@@ -50,6 +50,9 @@ def _make(kind: str, text: str, ranks: list[int]) -> Error:
     """The exception for an error of the compiled part."""
     for ours, theirs in _words.items():
         text = text.replace(ours, theirs)
+    if kind == "Deadline":
+        # The words that people look for in logs.
+        text = f"consort: Timed out while waiting for other ranks: {text}"
     error = _kinds[kind](text)
     error.ranks = tuple(ranks)
     return error

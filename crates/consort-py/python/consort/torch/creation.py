@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import hashlib
 import os
 import sys
 import weakref
@@ -17,6 +18,8 @@ from consort.torch import completers, group as groups
 from consort.torch.group import HAS_BACKENDS, ConsortGroup
 from consort.torch.meeting import meet
 from consort.torch.options import Options
+from consort.torch.untraced import leave_untraced
+from consort.torch.works_of_others import keep_works
 
 
 def create(given: Any, options: Any) -> Any:
@@ -40,11 +43,17 @@ def _core(given: Any, options: Options) -> Group:
     if world is None or not ranks:
         rank, size = given.group_rank, given.group_size
         return meet(given.store, rank, size, given.timeout, options)
-    return world.core.among(_name(world, given.group_id), ranks, given.timeout.total_seconds())
+    name = _name(world, given.group_id, ranks)
+    return world.core.among(name, ranks, given.timeout.total_seconds())
 
 
-def _name(world: Any, name: str) -> str:
-    """A name for a new group: PyTorch uses its names again when a group is destroyed."""
+def _name(world: Any, name: str, ranks: list[int]) -> str:
+    """A name for a new group: PyTorch uses its names again when a group is destroyed, and for groups
+    of other ranks that were made at the same time."""
+    members = "-".join(map(str, ranks)) if len(ranks) <= _FEW else f"{len(ranks)} ranks"
+    name = f"{name}:{members}"
+    if len(ranks) > _FEW:
+        name += f":{hashlib.blake2b(repr(ranks).encode(), digest_size=8).hexdigest()}"
     uses = _uses.setdefault(world, {})
     uses[name] = uses.get(name, 0) + 1
     return name if uses[name] == 1 else f"{name}({uses[name]})"
@@ -87,6 +96,8 @@ def _prepare() -> None:
         return
     _is_prepared = True
     _be_torch_errors()
+    keep_works()
+    leave_untraced()
     atexit.register(_leave_all)
 
 
@@ -113,5 +124,7 @@ def _leave_all() -> None:
 # How often each name was used, in each group of all.
 _uses: weakref.WeakKeyDictionary[Any, dict[str, int]] = weakref.WeakKeyDictionary()
 _is_prepared = False
+# So many ranks are named in the name of their group.
+_FEW = 8
 # How many seconds functions of futures may take at the end of the program.
 _PATIENCE = 2.0

@@ -112,10 +112,10 @@ class ConsortGroup(Shared, ProcessGroup):
             self._set_default_backend(kind)
 
     def monitored_barrier(
-        self, timeout: timedelta | None = None, wait_all_ranks: bool = False  # noqa: ARG002
+        self, timeout: timedelta | None = None, wait_all_ranks: bool = False
     ) -> None:
         """A barrier that names every rank that does not come in time; the group goes on."""
-        self._monitored_barrier(timeout)
+        self._monitored_barrier(timeout, wait_all_ranks)
 
 
 def _named(cls: type) -> None:
@@ -162,8 +162,8 @@ if HAS_BACKENDS:
         def options(self) -> Any:
             return self._options
 
-        def monitored_barrier(self, opts: Any = None, wait_all_ranks: bool = False) -> None:  # noqa: ARG002
-            self._monitored_barrier(getattr(opts, "timeout", None))
+        def monitored_barrier(self, opts: Any = None, wait_all_ranks: bool = False) -> None:
+            self._monitored_barrier(getattr(opts, "timeout", None), wait_all_ranks)
 
         def eager_connect_single_device(self, device: Any) -> None:
             """There is nothing to connect: the ranks have met."""

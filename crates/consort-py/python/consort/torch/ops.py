@@ -8,12 +8,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._autograd import _profiler_enabled
 from torch._C._distributed_c10d import Work
 
 from consort._core import Group
+from consort.errors import Deadline
 from consort.torch import arguments, sparse
 from consort.torch.arguments import Tensors, Terms
 from consort.torch.detail import Fingerprints
+from consort.torch.profiling import profiled
 from consort.torch.tensors import (
     Region,
     Staging,
@@ -265,9 +268,21 @@ class Operations:
         """Nobody leaves before everyone has come."""
         return self._make(self._core.barrier, (), None, [], arguments.terms(opts, timeout), ())
 
-    def _monitored_barrier(self, timeout: timedelta | None) -> None:
+    def _monitored_barrier(self, timeout: timedelta | None, wait_all_ranks: bool) -> None:
         seconds = None if timeout is None else timeout.total_seconds()
-        self._core.monitored_barrier(seconds if seconds and seconds > 0 else None)
+        try:
+            self._core.monitored_barrier(seconds if seconds is not None and seconds >= 0 else None)
+        except Deadline as error:
+            missing = error.ranks if wait_all_ranks else error.ranks[:1]
+            named = f"Rank {missing[0]}" if len(missing) == 1 else f"Ranks {_list(missing)}"
+            # PyTorch's words first, which logs are searched for.
+            told = (
+                f"Rank {self._core.rank} timed out in monitoredBarrier: {named} failed to pass "
+                f"monitoredBarrier: {error}"
+            )
+            again = type(error)(told)
+            again.ranks = error.ranks
+            raise again from None
 
     # What they are made of
 
@@ -370,7 +385,23 @@ class Operations:
         """Makes a call of the compiled part: at once if somebody waits for it, else on its way."""
         if self._fingerprints is not None:
             self._fingerprints.compare(function.__name__, call, keep)
-        op = function(*call, (keep, terms.now, terms.seconds))
+        if _profiler_enabled():
+            given = (function, call, keep, result, terms, copies)
+            return profiled(function.__name__, self._carry_out, *given)
+        return self._carry_out(function, call, keep, result, terms, copies)
+
+    def _carry_out(
+        self,
+        function: Callable[..., Any],
+        call: tuple[Any, ...],
+        keep: Any,
+        result: list[Tensor],
+        terms: Terms,
+        copies: Sequence[tuple[Tensor, Tensor]],
+    ) -> Work:
+        # In a group of one there is nobody to wait for.
+        now = terms.now or self._core.world == 1
+        op = function(*call, (keep, now, terms.seconds))
         if op is not None:
             return Begun(op, result, copies)
         if copies:
@@ -384,6 +415,10 @@ class Operations:
     allgather_into_tensor_coalesced = all_gather_single_coalesced
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
     alltoall_base = all_to_all_single
+
+
+def _list(ranks: Sequence[int]) -> str:
+    return ", ".join(str(rank) for rank in ranks)
 
 
 def check_pairs(outputs: Sequence[Tensor], inputs: Sequence[Tensor], call: str) -> None:

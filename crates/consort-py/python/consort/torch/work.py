@@ -14,13 +14,14 @@ from torch.futures import Future
 from consort._core import Op
 from consort.torch import completers
 from consort.torch.tensors import bring_back
+from consort.torch.works_of_others import Whole
 
 
-class Done(Work):
+class Done(Whole):  # type: ignore[misc,valid-type]
     """A call that is done."""
 
     def __init__(self, result: Any) -> None:
-        Work.__init__(self)
+        Whole.__init__(self)
         self._result = result
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:  # noqa: ARG002
@@ -55,7 +56,7 @@ class Done(Work):
         pass
 
 
-class Begun(Work):
+class Begun(Whole):  # type: ignore[misc,valid-type]
     """A call that is on its way.
 
     It goes on when this is forgotten. What has to be copied to where it belongs is copied in any
@@ -65,7 +66,7 @@ class Begun(Work):
     def __init__(
         self, op: Op, result: Any, copies: Sequence[tuple[Tensor, Tensor]] = (), after: Any = None
     ) -> None:
-        Work.__init__(self)
+        Whole.__init__(self)
         self._op = op
         self._result = result
         self._copies = copies
@@ -168,11 +169,11 @@ class Begun(Work):
         self._settle()
 
 
-class Several(Work):
+class Several(Whole):  # type: ignore[misc,valid-type]
     """Calls that were begun together."""
 
     def __init__(self, works: Sequence[Work], result: Any) -> None:
-        Work.__init__(self)
+        Whole.__init__(self)
         self._works = works
         self._result = result
 
