@@ -8,10 +8,11 @@ use consort_train::{
     Value,
 };
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 
 use crate::errors::{exception, mistake, raise};
 use crate::group::Group;
+use crate::region::Region;
 
 /// Averages the gradients of a model over all ranks, while backward computes others.
 ///
@@ -30,8 +31,13 @@ pub(crate) struct Reducer {
 #[pyclass(frozen, module = "consort._core")]
 pub(crate) struct Places(consort_train::Places, usize);
 
-/// A parameter: its name, the code of its dtype, its shape and strides.
-type Described = (String, u8, Vec<usize>, Vec<usize>);
+/// A parameter: its name, the code of its dtype, its shape and strides, and whether its gradient comes by
+/// rows.
+type Described = (String, u8, Vec<usize>, Vec<usize>, bool);
+
+/// What came of a pass: the parameters that have a gradient nowhere, and of those whose gradient is by rows
+/// their number, the rows' numbers and their values.
+type Finished<'py> = (Vec<usize>, Vec<(usize, Bound<'py, PyBytes>, Bound<'py, PyBytes>)>);
 
 /// How gradients are averaged: what `consort.torch.data_parallel` calls so.
 #[derive(FromPyObject)]
@@ -100,15 +106,47 @@ impl Reducer {
         done.map_err(|error| told(&error))
     }
 
-    /// Backward has ended: waits for the averages, which are then where the gradients were. Gives the
-    /// parameters that have a gradient nowhere.
-    fn finish(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
+    /// Some rows of a gradient: their numbers, as many `i64`, and their values. They are copied.
+    fn ready_rows(
+        &self,
+        py: Python<'_>,
+        index: usize,
+        rows: Region,
+        values: Region,
+    ) -> PyResult<()> {
+        let rows = rows.source().to_vec();
+        let rows: Vec<u64> = rows
+            .chunks_exact(size_of::<u64>())
+            .map(|row| u64::from_ne_bytes(row.try_into().expect("a chunk is as long as a number")))
+            .collect();
+        let values = values.source().to_vec();
         let done = py.detach(|| {
-            let averages = self.take().ok_or_else(no_pass)?.finish()?;
-            let count = self.reducer.parameters().len();
-            Ok((0..count).filter(|&index| !averages.is_used(index)).collect())
+            self.with_pass(|pass| {
+                let parameter = self.reducer.parameters().get(index).ok_or_else(no_pass)?;
+                pass.ready_rows_bytes(index, &rows, parameter.dtype(), &values)
+            })
         });
-        done.map_err(|error: Error| told(&error))
+        done.map_err(|error| told(&error))
+    }
+
+    /// Backward has ended: waits for the averages, which are then where the gradients were, unless they
+    /// are by rows.
+    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Finished<'py>> {
+        let done = py.detach(|| self.take().ok_or_else(no_pass)?.finish());
+        let averages = done.map_err(|error| told(&error))?;
+        let parameters = self.reducer.parameters();
+        let (mut unused, mut by_rows) = (Vec::new(), Vec::new());
+        for (index, parameter) in parameters.iter().enumerate() {
+            if !averages.is_used(index) {
+                unused.push(index);
+            } else if parameter.is_sparse() {
+                let found = averages.rows_bytes(index).map_err(|error| told(&error))?;
+                let (rows, _, values) = found.expect("it is used, and nobody has taken it");
+                let rows: Vec<u8> = rows.iter().flat_map(|row| row.to_ne_bytes()).collect();
+                by_rows.push((index, PyBytes::new(py, &rows), PyBytes::new(py, values)));
+            }
+        }
+        Ok((unused, by_rows))
     }
 
     /// Backward has failed, if it has begun: the pass is given up. If the others wait for its gradients,
@@ -178,10 +216,10 @@ impl Places {
         self.0.generation()
     }
 
-    /// For each parameter its bucket, and where its gradient begins.
-    fn all(&self) -> Vec<(usize, usize)> {
-        let places = (0..self.1).filter_map(|index| self.0.of(index));
-        places.map(|place| (place.bucket, place.address)).collect()
+    /// For each parameter its bucket, and where its gradient begins; none if that is by rows.
+    fn all(&self) -> Vec<Option<(usize, usize)>> {
+        let places = (0..self.1).map(|index| self.0.of(index));
+        places.map(|place| place.map(|place| (place.bucket, place.address))).collect()
     }
 }
 
@@ -230,10 +268,11 @@ impl Wishes {
     }
 }
 
-fn described((name, dtype, shape, strides): Described) -> PyResult<Parameter> {
+fn described((name, dtype, shape, strides, is_sparse): Described) -> PyResult<Parameter> {
     let dtype =
         Dtype::from_code(dtype).ok_or_else(|| mistake(format!("there is no dtype {dtype}")))?;
     let parameter = Parameter::new(name, dtype, &shape).with_strides(&strides);
+    let parameter = parameter.and_then(|it| if is_sparse { it.sparse() } else { Ok(it) });
     parameter.map_err(|error| told(&error))
 }
 

@@ -56,6 +56,11 @@ def models_differ(values: list[Any]) -> None:
     assert torch.equal(values[0][1], values[1][1])
 
 
+def not_sparse(values: list[Any]) -> None:
+    """Whoever comes first says so, or is told that the other did."""
+    assert any("sparse=False" in words for _, words in values)
+
+
 def unused(values: list[Any]) -> None:
     """The parameters are named, and so is what can be done."""
     for kind, words in values:
@@ -99,12 +104,11 @@ def refused(values: list[Any]) -> None:
             "one of backend gloo",
             "gzip",
             "level",
-            "sparse",
         ]
         for word, (_, text) in zip(words, told, strict=False):
             assert word in text, text
-        assert told[9] is None
-        kinds = [kind for kind, _ in told[:9]]
+        assert told[8] is None
+        kinds = [kind for kind, _ in told[:8]]
         assert kinds[:4] == [TypeError, TypeError, TypeError, ValueError]
         assert kinds[5:7] == [TypeError, consort.Mistake]
 
@@ -125,6 +129,7 @@ CHECKS = {
     "the_survivors_of_a_rank_go_on_with_the_same_model": survivors,
     "channels_that_come_last_stay_last": layouts,
     "models_that_differ_are_refused_by_the_name_of_the_parameter": models_differ,
+    "a_table_that_is_also_a_matrix_is_refused_if_it_is_sparse": not_sparse,
     "parameters_without_a_gradient_are_named": unused,
     "an_exception_in_backward_is_told_to_all": exceptions,
     "numbers_may_travel_smaller": smaller,

@@ -194,6 +194,22 @@ def one_model_may_have_numbers_of_several_types(me: Rank) -> Any:
     return train(me, wrapped(me, Mixed()), steps=5)
 
 
+@program(exact=False)
+def gradients_may_be_some_rows_of_a_table(me: Rank) -> Any:
+    # Dense ones for PyTorch: sparse ones that share their numbers, as the two tables' do, it divides twice.
+    model = wrapped(me, Reader(sparse=is_ours(me)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    seen = []
+    for step in range(5):
+        # Once they are added to what is there.
+        if step != 3:
+            optimizer.zero_grad()
+        model(some_rows(me, step), True).square().sum().backward()
+        seen.append([it.to_dense() for it in gradients(model)])
+        optimizer.step()
+    return seen, weights(model)
+
+
 @program()
 def buffers_follow_rank_zero(me: Rank) -> Any:
     torch.manual_seed(me.rank)
@@ -280,6 +296,25 @@ class Crossroads(nn.Module):
     def forward(self, x: Tensor, left: bool) -> Tensor:
         """Takes the left or the right way."""
         return self.left(x) if left else self.right(x)
+
+
+class Reader(nn.Module):
+    """A model that reads rows of one table or two."""
+
+    def __init__(self, sparse: bool) -> None:
+        super().__init__()
+        self.table, self.other = (nn.Embedding(rows, 5, sparse=sparse) for rows in (11, 3))
+        self.out = nn.Linear(5, 3)
+
+    def forward(self, rows: Tensor, other: bool) -> Tensor:
+        """Reads these rows, of the other table as well if that is wanted."""
+        read = self.table(rows)
+        return self.out(read + self.other(rows % 3) if other else read)
+
+
+def some_rows(me: Rank, step: int) -> Tensor:
+    """Rows of which some are read twice, and some by both ranks."""
+    return torch.tensor([me.rank, 3, 3 + me.rank * step, 10 - step])
 
 
 class UpsideDown(nn.Module):

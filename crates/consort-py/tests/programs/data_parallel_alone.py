@@ -12,11 +12,13 @@ from torch import Tensor, nn
 
 from programs.data_parallel import (
     Crossroads,
+    Reader,
     UpsideDown,
     data,
     gradients,
     layers,
     ours,
+    some_rows,
     train,
     weights,
 )
@@ -59,6 +61,44 @@ def channels_that_come_last_stay_last(me: Rank) -> Any:
     dist.all_reduce(expected, op=dist.ReduceOp.AVG)
     torch.testing.assert_close(convolution.weight.grad, expected)
     return convolution.weight.grad.stride(), convolution.weight.stride()
+
+
+@program()
+def rows_that_nobody_reads_have_no_gradient_and_those_that_some_read_have(me: Rank) -> Any:
+    seen = []
+    for sparse in (False, True):
+        torch.manual_seed(1)
+        model = ours(Reader(sparse), find_unused_parameters=True)
+        found = []
+        for step in range(4):
+            model.zero_grad()
+            # Nobody reads the other table, one rank, nobody, the other rank.
+            model(some_rows(me, step), step == 1 + 2 * me.rank).square().sum().backward()
+            found.append([None if it is None else it.to_dense() for it in gradients(model)])
+        assert [each[1] is None for each in found] == [True, False, True, False]
+        assert model.module.table.weight.grad.is_sparse == sparse
+        seen.append(found)
+    for step, (dense, by_rows) in enumerate(zip(*seen, strict=True)):
+        for one, other in zip(dense, by_rows, strict=True):
+            assert (one is None) == (other is None), step
+            if one is not None:
+                torch.testing.assert_close(one, other)
+    return seen
+
+
+@program()
+def a_table_that_is_also_a_matrix_is_refused_if_it_is_sparse(me: Rank) -> Any:
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(7, 5, sparse=True)
+
+        def forward(self, rows: Tensor) -> Tensor:
+            return self.table(rows) @ self.table.weight.T
+
+    model = ours(Both())
+    dist.barrier()
+    return said(lambda: model(some_rows(me, 5) % 7).square().sum().backward())
 
 
 @program()
@@ -191,7 +231,6 @@ def numbers_may_travel_smaller(me: Rank) -> Any:
 def what_makes_no_sense_is_refused(me: Rank) -> Any:
     frozen = layers().requires_grad_(False)
     gloo = dist.new_group(backend="gloo")
-    sparse = nn.Embedding(4, 3, sparse=True)
     return [
         said(lambda: ours(layers(), mixed_precision=torch.float16)),
         said(lambda: ours(layers(), device_ids=[0])),
@@ -201,7 +240,6 @@ def what_makes_no_sense_is_refused(me: Rank) -> Any:
         said(lambda: ours(layers(), process_group=gloo)),
         said(lambda: ours(layers(), hook="gzip")),
         said(lambda: ours(layers(), hook_options={"level": 3})),
-        said(lambda: ours(sparse)),
         said(lambda: ours(layers(), device_ids=None, dim=0)),
     ]
 
@@ -270,9 +308,8 @@ def the_survivors_of_a_rank_go_on_with_the_same_model(me: Rank) -> Any:
 def bucket_spans(model: nn.Module) -> list[tuple[int, int]]:
     """Where the model's buckets begin, and how many bytes they have."""
     sizes = [int(size) for size in model.stats()["bucket_sizes"].split(", ")]
-    places = model._reducer.places().all()
-    starts = {}
-    for bucket, address in places:
+    starts: dict[int, int] = {}
+    for bucket, address in model._reducer.places().all():
         starts[bucket] = min(address, starts.get(bucket, address))
     return [(starts[bucket], sizes[bucket]) for bucket in starts]
 

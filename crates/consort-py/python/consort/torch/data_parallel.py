@@ -108,6 +108,7 @@ class DistributedDataParallel(nn.Module):
         self._core = _core_of(self.process_group)
         left_out = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
         named = _learned(module, left_out)
+        sparse = _sparse(module)
         self._buffers_to_send = [
             buffer for name, buffer in module.named_buffers() if name not in left_out
         ]
@@ -116,7 +117,9 @@ class DistributedDataParallel(nn.Module):
         may_miss = find_unused_parameters or static_graph
         told = dict(hook_options or {})
         wishes = _Wishes(caps, may_miss, static_graph, delay, hook, **told)
-        described = [_described(name, parameter) for name, parameter in named]
+        described = [
+            _described(name, parameter, id(parameter) in sparse) for name, parameter in named
+        ]
         self._reducer = _core.Reducer(self._core, described, wishes)
         parameters = [parameter for _, parameter in named]
         self._gradients = Gradients(
@@ -268,18 +271,20 @@ def _learned(module: nn.Module, left_out: set[str]) -> list[tuple[str, Tensor]]:
                 f"DistributedDataParallel of consort: parameter {name!r} is {parameter.layout} on "
                 f"{parameter.device}; it has to be a plain tensor on the CPU"
             )
-    for name, part in module.named_modules():
-        if isinstance(part, (nn.Embedding, nn.EmbeddingBag)) and part.sparse:
-            raise ValueError(
-                f"DistributedDataParallel of consort: {name!r} has sparse gradients, which have no place "
-                "in a bucket: say sparse=False, or use torch.nn.parallel.DistributedDataParallel"
-            )
     return named
 
 
-def _described(name: str, parameter: Tensor) -> tuple[str, int, list[int], list[int]]:
+def _sparse(module: nn.Module) -> set[int]:
+    """Which parameters have gradients of which only some rows are there."""
+    parts = (part for part in module.modules() if isinstance(part, (nn.Embedding, nn.EmbeddingBag)))
+    return {id(part.weight) for part in parts if part.sparse}
+
+
+def _described(
+    name: str, parameter: Tensor, is_sparse: bool
+) -> tuple[str, int, list[int], list[int], bool]:
     kind = code(parameter, f"DistributedDataParallel, parameter {name!r}")
-    return name, kind, list(parameter.shape), list(strides(parameter))
+    return name, kind, list(parameter.shape), list(strides(parameter)), is_sparse
 
 
 def _broadcast(core: _core.Group, tensors: Sequence[Tensor]) -> None:

@@ -22,6 +22,7 @@ from torch.autograd import Variable
 from torch.utils import _pytree
 
 from consort import _core
+from consort.torch.tensors import region
 
 
 class Gradients:
@@ -34,7 +35,8 @@ class Gradients:
         self._parameters = parameters
         # Whether a gradient that has been there before counts though backward did not reach it.
         self._brings_missing = brings_missing
-        self._views: list[Tensor] = []
+        # Where each gradient lies, or none if it is sparse.
+        self._views: list[Tensor | None] = []
         self._generation = -1
         self._has_come = bytearray(len(parameters))
         self._has_begun = False
@@ -43,7 +45,9 @@ class Gradients:
         self.is_averaged = False
         self.lay()
         self._handles = [
-            parameter.register_post_accumulate_grad_hook(self._hook(index))  # type: ignore[attr-defined]
+            parameter.register_post_accumulate_grad_hook(  # type: ignore[attr-defined]
+                self._sparse_hook(index) if self._views[index] is None else self._hook(index)
+            )
             for index, parameter in enumerate(parameters)
         ]
 
@@ -82,10 +86,23 @@ class Gradients:
                 self._begin()
             gradient, view = parameter.grad, views[index]
             if gradient is not view:
-                _put(gradient, view)  # type: ignore[arg-type]
+                _put(gradient, view)
                 parameter.grad = view
             has_come[index] = 1
             ready(index)
+
+        return came
+
+    def _sparse_hook(self, index: int) -> Callable[[Tensor], None]:
+        """The same for a gradient of which only some rows are there."""
+
+        def came(parameter: Tensor) -> None:
+            if not self.is_averaged:
+                return
+            if not self._has_begun:
+                self._begin()
+            self._has_come[index] = 1
+            self._bring_rows(index)
 
         return came
 
@@ -118,20 +135,39 @@ class Gradients:
         if self._brings_missing and missing:
             self._bring(missing)
         self._has_begun = False
-        unused = self._reducer.finish()
+        unused, by_rows = self._reducer.finish()
         for index in set(missing).difference(unused):
             # It has a gradient on some other rank.
             self._parameters[index].grad = self._views[index]
+        for index, rows, values in by_rows:
+            self._parameters[index].grad = _of_rows(self._parameters[index], rows, values)
 
     def _bring(self, missing: list[int]) -> None:
         """Gradients that were there before this pass, and have not come in it, count as they are."""
-        there = [index for index in missing if self._parameters[index].grad is not None]
-        for index in there:
+        for index in missing:
             parameter, view = self._parameters[index], self._views[index]
+            if parameter.grad is None:
+                continue
+            if view is None:
+                self._bring_rows(index)
+                continue
             if parameter.grad is not view:
-                _put(parameter.grad, view)  # type: ignore[arg-type]
+                _put(parameter.grad, view)
                 parameter.grad = view
-        self._reducer.all_ready(there)
+            self._reducer.ready(index)
+
+    def _bring_rows(self, index: int) -> None:
+        gradient = self._parameters[index].grad
+        assert gradient is not None
+        if gradient.layout != torch.sparse_coo:
+            raise RuntimeError(
+                f"DistributedDataParallel of consort: the gradient of parameter {index} was to be "
+                "sparse, as its embedding says, and is not: its weight is used by others, so say "
+                "sparse=False"
+            )
+        gradient = gradient.detach().coalesce()
+        rows, values = gradient.indices().contiguous(), gradient.values().contiguous()
+        self._reducer.ready_rows(index, region(rows), region(values))
 
     def _fail(self) -> None:
         """Backward did not come to its end."""
@@ -161,34 +197,45 @@ class _End:
             self._gradients._fail()
 
 
-def _put(gradient: Tensor, view: Tensor) -> None:
+def _of_rows(parameter: Tensor, rows: bytes, values: bytes) -> Tensor:
+    """A gradient of which only some rows are there."""
+    shape = parameter.shape
+    if not rows:
+        return torch.sparse_coo_tensor(size=shape, dtype=parameter.dtype)
+    numbers = torch.frombuffer(bytearray(rows), dtype=torch.int64).unsqueeze(0)
+    found = torch.frombuffer(bytearray(values), dtype=parameter.dtype).view(-1, *shape[1:])
+    return torch.sparse_coo_tensor(numbers, found, shape, is_coalesced=True)
+
+
+def _put(gradient: Any, view: Any) -> None:
     """Copies a gradient to where it travels; what it was computed of stays behind."""
     view.copy_(gradient.detach() if gradient.requires_grad else gradient)
 
 
-def _views(places: _core.Places, parameters: Sequence[Tensor]) -> list[Tensor]:
-    """A tensor over each gradient's place, with the layout of its parameter.
+def _views(places: _core.Places, parameters: Sequence[Tensor]) -> list[Tensor | None]:
+    """A tensor over each gradient's place, with the layout of its parameter; none if it has no place.
 
     They are no views in the sense of autograd, so that everything can be done to them that can be done
     to a gradient. Each keeps the memory of all.
     """
     found = places.all()
-    windows = {}
-    for bucket in {bucket for bucket, _ in found}:
-        mine = [
-            (address, parameter.nbytes)
-            for (its, address), parameter in zip(found, parameters, strict=True)
-            if its == bucket
-        ]
-        start = min(address for address, _ in mine)
-        end = max(address + size for address, size in mine)
-        windows[bucket] = start, _over(places, start, end - start)
-    views = []
-    for (bucket, address), parameter in zip(found, parameters, strict=True):
-        start, storage = windows[bucket]
-        offset = (address - start) // parameter.element_size()
+    spans: dict[int, tuple[int, int]] = {}
+    for place, parameter in zip(found, parameters, strict=True):
+        if place is not None:
+            bucket, start = place
+            end = start + parameter.nbytes
+            first, last = spans.get(bucket, (start, end))
+            spans[bucket] = min(first, start), max(last, end)
+    storages = {bucket: _over(places, *span) for bucket, span in spans.items()}
+    views: list[Tensor | None] = []
+    for place, parameter in zip(found, parameters, strict=True):
+        if place is None:
+            views.append(None)
+            continue
+        bucket, start = place
+        offset = (start - spans[bucket][0]) // parameter.element_size()
         view = torch.empty(0, dtype=parameter.dtype)
-        view.set_(storage, offset, parameter.shape, strides(parameter))  # type: ignore[call-overload]
+        view.set_(storages[bucket], offset, parameter.shape, strides(parameter))  # type: ignore[call-overload]
         views.append(view)
     return views
 
@@ -198,10 +245,10 @@ def strides(parameter: Tensor) -> tuple[int, ...]:
     return torch.empty_like(parameter, device="meta").stride()
 
 
-def _over(places: _core.Places, start: int, size: int) -> torch.UntypedStorage:
+def _over(places: _core.Places, start: int, end: int) -> torch.UntypedStorage:
     """Memory as PyTorch knows it, which keeps what it lies in."""
-    if size == 0:
+    if start == end:
         return torch.UntypedStorage(0)
-    window = (ctypes.c_ubyte * size).from_address(start)
+    window = (ctypes.c_ubyte * (end - start)).from_address(start)
     window.keeps = places  # type: ignore[attr-defined]
     return torch.frombuffer(window, dtype=torch.uint8).untyped_storage()
