@@ -1,4 +1,4 @@
-"""consort's own DistributedDataParallel trains as PyTorch's does, and keeps what it promises beyond that."""
+"""consort's own DistributedDataParallel trains as PyTorch's does, and does what it promises."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Training with consort's own DistributedDataParallel, to be held against PyTorch's.
 
-With Gloo a program trains with PyTorch's class, otherwise with consort's: what it returns has to be the
-same.
+With Gloo a program trains with PyTorch's class, otherwise with consort's: what it returns has to be
+the same.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def one_model_may_have_numbers_of_several_types(me: Rank) -> Any:
 
 @program(exact=False)
 def gradients_may_be_some_rows_of_a_table(me: Rank) -> Any:
-    # Dense ones for PyTorch: sparse ones that share their numbers, as the two tables' do, it divides twice.
+    # Dense ones for PyTorch, which divides sparse ones twice that share their numbers, as these do.
     model = wrapped(me, Reader(sparse=is_ours(me)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     seen = []

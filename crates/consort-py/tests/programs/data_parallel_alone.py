@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -52,7 +54,8 @@ def channels_that_come_last_stay_last(me: Rank) -> Any:
     convolution = nn.Conv2d(3, 5, 3).to(memory_format=torch.channels_last)
     model = ours(convolution, bucket_cap_mb=0.001)
     plain = nn.Conv2d(3, 5, 3)
-    plain.load_state_dict({name: value.contiguous() for name, value in convolution.state_dict().items()})
+    state = convolution.state_dict()
+    plain.load_state_dict({name: value.contiguous() for name, value in state.items()})
     generator = torch.Generator().manual_seed(7 + me.rank)
     images = torch.randn(2, 3, 8, 8, generator=generator)
     model(images).square().mean().backward()
@@ -252,6 +255,21 @@ def what_was_done_can_be_asked_for(me: Rank) -> Any:
     assert stats["iteration"] == 4 and stats["world_size"] == 2 and stats["rank"] == me.rank
     assert stats["has_rebuilt_buckets"] == 1 and "forward_compute_time" in stats
     assert "passes         4, 4 of them averaged" in report, report
+
+
+@program()
+def the_example_of_its_documentation_learns(me: Rank) -> Any:
+    from consort.torch import DistributedDataParallel
+
+    text = inspect.cleandoc(DistributedDataParallel.__doc__ or "")
+    first = text.index("    import torch\n")
+    example = textwrap.dedent(text[first : text.index("\nAll ranks begin")])
+    met = 'dist.init_process_group("consort")\n'
+    assert met in example
+    names: dict[str, Any] = {}
+    exec(example.replace(met, ""), names)  # noqa: S102
+    assert names["loss"].item() < 0.1
+    return weights(names["model"])
 
 
 @program()

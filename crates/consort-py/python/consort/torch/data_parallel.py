@@ -19,7 +19,7 @@ from consort.torch.tensors import code, code_to_move, region
 
 
 class DistributedDataParallel(nn.Module):
-    """A model that learns on many processes as if it were one: ``loss.backward()`` averages gradients.
+    """A model that learns on many processes as one: ``loss.backward()`` averages gradients.
 
     It is used as PyTorch's class of the same name, in a group of backend consort:
 
@@ -28,27 +28,31 @@ class DistributedDataParallel(nn.Module):
         from consort.torch import DistributedDataParallel
 
         dist.init_process_group("consort")
+        torch.manual_seed(dist.get_rank())  # every rank has examples of its own
+
         model = DistributedDataParallel(torch.nn.Linear(10, 1))
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-        for inputs, targets in loader:
-            loss = torch.nn.functional.mse_loss(model(inputs), targets)
-            loss.backward()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(100):
+            inputs = torch.randn(8, 10)
+            loss = torch.nn.functional.mse_loss(model(inputs), inputs.sum(1, keepdim=True))
+            loss.backward()  # now gradients are the averages of all ranks
             optimizer.step()
             optimizer.zero_grad()
 
-    All ranks begin with the parameters and buffers of rank 0. The ranks compare their models first; if
-    they differ, all get the same error, which shows both. Gradients travel in buckets while backward
-    computes others, and lie in them: ``parameter.grad`` is a part of a bucket after backward, and if the
-    ranks share memory so is the bucket, so that nothing is copied to be sent.
+    All ranks begin with the parameters and buffers of rank 0. The ranks compare their models first;
+    if they differ, all get the same error, which shows both. Gradients travel in buckets while
+    backward computes others, and lie in them: after backward ``parameter.grad`` is a part of a
+    bucket. Where the ranks share memory buckets lie in it, so that nothing is copied to be sent.
 
     What is otherwise than with PyTorch's class:
 
-    * A parameter without a gradient is an error at the end of that backward, not at the next forward,
-      and names the parameters. It ends the group, as the other ranks wait for them. With
+    * Parameters without a gradient are an error at the end of that backward, not at the next
+      forward, which names them. It ends the group, as the other ranks wait for them. With
       ``find_unused_parameters`` the graph is not searched: ranks tell each other what they have.
     * An exception in backward is told to the other ranks, which get an error that names this one,
-      as soon as a gradient has come. Before that nothing has happened, and all may go on.
-    * Gradients are always views of buckets, so ``gradient_as_bucket_view=False`` is refused.
+      if a gradient had come. Before that nothing has happened, and all may go on.
+    * Gradients are always views of buckets (but for those of sparse embeddings, which travel by
+      rows), so ``gradient_as_bucket_view=False`` is refused.
     * After a rank has died the others go on: :func:`consort.torch.shrink`, then :meth:`set_group`.
 
     Parameters:
@@ -60,8 +64,8 @@ class DistributedDataParallel(nn.Module):
     broadcast_buffers
         Whether buffers are those of rank 0 in every forward.
     bucket_cap_mb
-        How many megabytes (of 2**20 bytes) of gradients travel together. If nothing is said, the sizes
-        are found by measuring in the first steps.
+        How many megabytes (of 2**20 bytes) of gradients travel together. If nothing is said, the
+        sizes are found by measuring in the first steps.
     find_unused_parameters
         Whether there may be parameters without a gradient. One that has none on any rank is left as
         it is, one that has none on some gets the average with zeros for these.
@@ -70,13 +74,15 @@ class DistributedDataParallel(nn.Module):
     init_sync
         Whether all ranks begin with what rank 0 has. If not, they have to have the same already.
     hook
-        How buckets are averaged: ``"average"``, ``"bf16"`` or ``"f16"`` (half the bytes), ``"int8"``
-        (a quarter), ``"powersgd"`` (far less, for matrices), or ``"none"``, to see what there is to gain.
+        How buckets are averaged: ``"average"``, ``"bf16"`` or ``"f16"`` (half the bytes),
+        ``"int8"`` (a quarter), ``"powersgd"`` (far less, for matrices), or ``"none"``, to see what
+        there is to gain.
     hook_options
         For ``"powersgd"``: ``rank``, ``after`` (passes that are averaged as they are),
         ``min_compression_rate``; for it and ``"int8"``: ``error_feedback``.
     delay
-        Sends nothing before backward has ended: for models whose backward makes calls of the same group.
+        Sends nothing before backward has ended: for models whose backward makes calls of the same
+        group.
     """
 
     def __init__(
@@ -146,7 +152,7 @@ class DistributedDataParallel(nn.Module):
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Gradients of what is computed within it are only added up, and averaged by the next backward.
+        """Gradients of what is computed within it are only added up; the next backward averages.
 
             with model.no_sync():
                 for inputs in some:
@@ -181,7 +187,7 @@ class DistributedDataParallel(nn.Module):
         self._follow_rank_0()
 
     def stats(self) -> dict[str, Any]:
-        """What was done so far, under the names of PyTorch's ``DDPLoggingData``; times in nanoseconds."""
+        """What was done so far, by the names of PyTorch's ``DDPLoggingData``; times are in ns."""
         return self._reducer.stats()
 
     def report(self) -> str:
@@ -218,8 +224,8 @@ def _refuse(others: dict[str, Any], gradient_as_bucket_view: bool) -> None:
     wanted = [name for name, value in others.items() if name not in _EMPTY or value]
     if wanted:
         raise TypeError(
-            f"DistributedDataParallel of consort has no {', '.join(sorted(wanted))}: leave it out, or use "
-            "torch.nn.parallel.DistributedDataParallel, which works on backend consort, too"
+            f"DistributedDataParallel of consort has no {', '.join(sorted(wanted))}: leave it out, or "
+            "use torch.nn.parallel.DistributedDataParallel, which works on backend consort, too"
         )
 
 
@@ -315,7 +321,7 @@ def _portions(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
             yield portion
 
 
-# What PyTorch's class knows that means nothing here, and may be said as long as nothing is wanted by it.
+# What PyTorch's class knows that means nothing here: it may be said as long as nothing is wanted.
 _EMPTY = {"device_ids", "output_device", "dim", "check_reduction"}
 # So many bytes of parameters are copied at a time to be sent.
 _PORTION = 64 << 20

@@ -1,13 +1,14 @@
 """Gradients that lie in buckets, and are averaged while backward computes others.
 
-Every parameter has a hook that autograd calls when its gradient is complete. It puts the gradient where
-it travels, unless autograd has added to it there, and tells the reducer (in the compiled part), which
-sends a bucket when all of it has come. When backward ends, the averages are where the gradients were.
+Every parameter has a hook that autograd calls when its gradient is complete. It puts the gradient
+where it travels, unless autograd has added to it there, and tells the reducer (in the compiled
+part), which sends a bucket when all of it has come. When backward ends, the averages are where the
+gradients were.
 
 Who may touch the memory when: from the hook of a parameter until backward ends its gradient is the
 reducer's. Nothing here reads or writes it meanwhile, and autograd has no reason to: it has added up
-all there was to add. (A gradient that comes in several parts is the exception: then the graph has to
-be declared static, and the reducer takes the place with the last part.)
+all there was to add. (A gradient that comes in several parts is the exception: then the graph has
+to be declared static, and the reducer takes the place with the last part.)
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ class Gradients:
     def listen(self, output: Any) -> None:
         """Waits for backward to come from what the model gives.
 
-        It begins with the parameters' hooks at the latest. But these may be called by a backward pass
-        within the one that counts, as of a checkpoint, at whose end there is more to come.
+        It begins with the parameters' hooks at the latest. But these may be called by a backward
+        pass within the one that counts, as of a checkpoint, at whose end there is more to come.
         """
         tensors = [output] if isinstance(output, Tensor) else _pytree.tree_leaves(output)
         for tensor in tensors:
@@ -76,14 +77,12 @@ class Gradients:
             parameter.grad = None
 
     def _hook(self, index: int) -> Callable[[Tensor], None]:
-        """What is done when a parameter's gradient is complete: for each of them, so it is short."""
+        """What is done when a parameter's gradient is complete; it is short, as there are many."""
         views, has_come, ready = self._views, self._has_come, self._reducer.ready
 
         def came(parameter: Tensor) -> None:
-            if not self.is_averaged:
+            if not self._has_begun and not self._begin():
                 return
-            if not self._has_begun:
-                self._begin()
             gradient, view = parameter.grad, views[index]
             if gradient is not view:
                 _put(gradient, view)
@@ -96,22 +95,23 @@ class Gradients:
     def _sparse_hook(self, index: int) -> Callable[[Tensor], None]:
         """The same for a gradient of which only some rows are there."""
 
-        def came(parameter: Tensor) -> None:
-            if not self.is_averaged:
-                return
-            if not self._has_begun:
-                self._begin()
-            self._has_come[index] = 1
-            self._bring_rows(index)
+        def came(parameter: Tensor) -> None:  # noqa: ARG001
+            if self._has_begun or self._begin():
+                self._has_come[index] = 1
+                self._bring_rows(index)
 
         return came
 
-    def _begin(self) -> None:
+    def _begin(self) -> bool:
+        """Begins with a pass when the first gradient comes, unless it is not to be averaged."""
+        if not self.is_averaged:
+            return False
         if self._reducer.begin() != self._generation:
             self.lay()
         self._has_begun = True
         self._has_come[:] = bytes(len(self._has_come))
         self._await_end()
+        return True
 
     def _hear(self, gradient: Tensor) -> None:  # noqa: ARG002
         """Backward has come to what the model has given, perhaps a second time."""
@@ -143,7 +143,7 @@ class Gradients:
             self._parameters[index].grad = _of_rows(self._parameters[index], rows, values)
 
     def _bring(self, missing: list[int]) -> None:
-        """Gradients that were there before this pass, and have not come in it, count as they are."""
+        """Gradients that were there before this pass and have not come in it count as they are."""
         for index in missing:
             parameter, view = self._parameters[index], self._views[index]
             if parameter.grad is None:
@@ -213,10 +213,10 @@ def _put(gradient: Any, view: Any) -> None:
 
 
 def _views(places: _core.Places, parameters: Sequence[Tensor]) -> list[Tensor | None]:
-    """A tensor over each gradient's place, with the layout of its parameter; none if it has no place.
+    """A tensor over each gradient's place, with the layout of its parameter; none if it has none.
 
-    They are no views in the sense of autograd, so that everything can be done to them that can be done
-    to a gradient. Each keeps the memory of all.
+    They are no views in the sense of autograd, so that everything can be done to them that can be
+    done to a gradient. Each keeps the memory of all.
     """
     found = places.all()
     spans: dict[int, tuple[int, int]] = {}
@@ -234,8 +234,8 @@ def _views(places: _core.Places, parameters: Sequence[Tensor]) -> list[Tensor | 
             continue
         bucket, start = place
         offset = (start - spans[bucket][0]) // parameter.element_size()
-        view = torch.empty(0, dtype=parameter.dtype)
-        view.set_(storages[bucket], offset, parameter.shape, strides(parameter))  # type: ignore[call-overload]
+        view: Any = torch.empty(0, dtype=parameter.dtype)
+        view.set_(storages[bucket], offset, parameter.shape, strides(parameter))
         views.append(view)
     return views
 
