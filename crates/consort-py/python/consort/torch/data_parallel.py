@@ -224,8 +224,8 @@ def _refuse(others: dict[str, Any], gradient_as_bucket_view: bool) -> None:
     wanted = [name for name, value in others.items() if name not in _EMPTY or value]
     if wanted:
         raise TypeError(
-            f"DistributedDataParallel of consort has no {', '.join(sorted(wanted))}: leave it out, or "
-            "use torch.nn.parallel.DistributedDataParallel, which works on backend consort, too"
+            f"DistributedDataParallel of consort has no {', '.join(sorted(wanted))}: leave it out, "
+            "or use torch.nn.parallel.DistributedDataParallel, which works on backend consort, too"
         )
 
 
