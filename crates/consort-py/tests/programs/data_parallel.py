@@ -156,10 +156,11 @@ def checkpoints_are_differentiated_within_backward(me: Rank) -> Any:
     class Checkpointed(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.first, self.last = layers(), nn.Linear(3, 2)
+            self.first, self.last = nn.Linear(7, 7), layers()
 
         def forward(self, x: Tensor) -> Tensor:
-            return self.last(checkpoint(self.first, x, use_reentrant=True))
+            # Backward begins with what the checkpoint differentiates by itself.
+            return checkpoint(self.last, self.first(x), use_reentrant=True)
 
     model = wrapped(me, Checkpointed(), bucket_cap_mb=0.001)
     for step in range(4):
