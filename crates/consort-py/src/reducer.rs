@@ -141,7 +141,7 @@ impl Reducer {
                 unused.push(index);
             } else if parameter.is_sparse() {
                 let found = averages.rows_bytes(index).map_err(|error| told(&error))?;
-                let (rows, _, values) = found.expect("it is used, and nobody has taken it");
+                let (rows, values) = found.expect("it is used, and nobody has taken it");
                 let rows: Vec<u8> = rows.iter().flat_map(|row| row.to_ne_bytes()).collect();
                 by_rows.push((index, PyBytes::new(py, &rows), PyBytes::new(py, values)));
             }

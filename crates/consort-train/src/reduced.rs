@@ -102,8 +102,9 @@ impl Reduced {
     /// # Errors
     /// When it is of another dtype, as [`gradient`](Self::gradient), or not by rows.
     pub fn rows<T: Plain>(&self, index: usize) -> Result<Option<(&[u64], &[T])>> {
-        let Some((rows, dtype, values)) = self.rows_bytes(index)? else { return Ok(None) };
-        self.check::<T>(index, dtype)?;
+        let Some((rows, values)) = self.rows_bytes(index)? else { return Ok(None) };
+        let own = self.inner.parameters[index].dtype();
+        self.check::<T>(index, self.inner.settings.rules.dtype.unwrap_or(own))?;
         Ok(Some((rows, bytemuck::cast_slice(values))))
     }
 
@@ -111,13 +112,13 @@ impl Reduced {
     ///
     /// # Errors
     /// When it is not by rows.
-    pub fn rows_bytes(&self, index: usize) -> Result<Option<(&[u64], Dtype, &[u8])>> {
+    pub fn rows_bytes(&self, index: usize) -> Result<Option<(&[u64], &[u8])>> {
         if !self.is_used(index) {
             return Ok(None);
         }
         match self.parcels.get(self.layout.seat(index).0) {
             None => Ok(None),
-            Some(Parcel::Rows(rows)) => Ok(Some((rows.numbers(), rows.dtype(), rows.values()))),
+            Some(Parcel::Rows(rows)) => Ok(Some((rows.numbers(), rows.values()))),
             Some(Parcel::Dense(_)) => {
                 let name = self.inner.parameters[index].name();
                 let what =
