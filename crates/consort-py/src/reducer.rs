@@ -19,7 +19,7 @@ use crate::region::Region;
 /// Gradients are written by PyTorch itself where they travel: [`Places`] says where. It may touch a place
 /// from the end of a pass until it says that the gradient there is ready; then the place is the reducer's
 /// until `finish` returns. No reference to it is kept in between: consort-train's `Places` has the rules,
-/// and `consort.torch.data_parallel` keeps them.
+/// and `consort.torch.gradients` keeps them.
 #[pyclass(frozen, module = "consort._core")]
 pub(crate) struct Reducer {
     reducer: consort_train::Reducer,
@@ -29,7 +29,10 @@ pub(crate) struct Reducer {
 
 /// Where gradients lie, for as long as this lives.
 #[pyclass(frozen, module = "consort._core")]
-pub(crate) struct Places(consort_train::Places, usize);
+pub(crate) struct Places {
+    places: consort_train::Places,
+    parameters: usize,
+}
 
 /// A parameter: its name, the code of its dtype, its shape and strides, and whether its gradient comes by
 /// rows.
@@ -73,7 +76,7 @@ impl Reducer {
         Ok(Self { reducer: made.map_err(|error| told(&error))?, pass: RwLock::new(None) })
     }
 
-    /// A forward pass begins, of which only times depend.
+    /// A forward pass begins: only times depend on it.
     fn begin_forward(&self) {
         self.reducer.begin_forward();
     }
@@ -98,14 +101,6 @@ impl Reducer {
         done.map_err(|error| told(&error))
     }
 
-    /// Several gradients are at their places.
-    fn all_ready(&self, py: Python<'_>, indices: Vec<usize>) -> PyResult<()> {
-        let done = py.detach(|| {
-            self.with_pass(|pass| indices.iter().try_for_each(|&index| pass.ready_in_place(index)))
-        });
-        done.map_err(|error| told(&error))
-    }
-
     /// Some rows of a gradient: their numbers, as many `i64`, and their values. They are copied.
     fn ready_rows(
         &self,
@@ -122,8 +117,9 @@ impl Reducer {
         let values = values.source().to_vec();
         let done = py.detach(|| {
             self.with_pass(|pass| {
-                let parameter = self.reducer.parameters().get(index).ok_or_else(no_pass)?;
-                pass.ready_rows_bytes(index, &rows, parameter.dtype(), &values)
+                let parameter = self.reducer.parameters().get(index);
+                let dtype = parameter.map_or(Dtype::F32, Parameter::dtype);
+                pass.ready_rows_bytes(index, &rows, dtype, &values)
             })
         });
         done.map_err(|error| told(&error))
@@ -162,7 +158,7 @@ impl Reducer {
     /// Where gradients lie now.
     fn places(&self) -> PyResult<Places> {
         let places = self.reducer.places().map_err(|error| told(&error))?;
-        Ok(Places(places, self.reducer.parameters().len()))
+        Ok(Places { places, parameters: self.reducer.parameters().len() })
     }
 
     /// The parameters in each bucket.
@@ -213,12 +209,12 @@ impl Places {
     /// The number of the buckets.
     #[getter]
     fn generation(&self) -> u64 {
-        self.0.generation()
+        self.places.generation()
     }
 
     /// For each parameter its bucket, and where its gradient begins; none if that is by rows.
     fn all(&self) -> Vec<Option<(usize, usize)>> {
-        let places = (0..self.1).map(|index| self.0.of(index));
+        let places = (0..self.parameters).map(|index| self.places.of(index));
         places.map(|place| place.map(|place| (place.bucket, place.address))).collect()
     }
 }

@@ -118,11 +118,10 @@ class DistributedDataParallel(nn.Module):
         self._buffers_to_send = [
             buffer for name, buffer in module.named_buffers() if name not in left_out
         ]
-        caps = None if bucket_cap_mb is None else [max(int(bucket_cap_mb * 2**20), 1)]
         # In a static graph the first pass shows which parameters have no gradient.
         may_miss = find_unused_parameters or static_graph
         told = dict(hook_options or {})
-        wishes = _Wishes(caps, may_miss, static_graph, delay, hook, **told)
+        wishes = _Wishes(_sizes(bucket_cap_mb), may_miss, static_graph, delay, hook, **told)
         described = [
             _described(name, parameter, id(parameter) in sparse) for name, parameter in named
         ]
@@ -229,6 +228,14 @@ def _refuse(others: dict[str, Any], gradient_as_bucket_view: bool) -> None:
         )
 
 
+def _sizes(bucket_cap_mb: float | None) -> list[int] | None:
+    """The sizes of buckets: the first is small, as it is on its way while others are computed."""
+    if bucket_cap_mb is None:
+        return None
+    size = max(int(bucket_cap_mb * 2**20), 1)
+    return [min(size, _FIRST), size]
+
+
 def _core_of(process_group: Any) -> _core.Group:
     """The group as the compiled part knows it."""
     if isinstance(process_group, ConsortGroup):
@@ -323,5 +330,7 @@ def _portions(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 # What PyTorch's class knows that means nothing here: it may be said as long as nothing is wanted.
 _EMPTY = {"device_ids", "output_device", "dim", "check_reduction"}
+# No more than so many bytes are in the first bucket.
+_FIRST = 1 << 20
 # So many bytes of parameters are copied at a time to be sent.
 _PORTION = 64 << 20
