@@ -101,6 +101,14 @@ impl Reducer {
         done.map_err(|error| told(&error))
     }
 
+    /// Several gradients are at their places, which came in this order.
+    fn all_ready(&self, py: Python<'_>, indices: Vec<usize>) -> PyResult<()> {
+        let done = py.detach(|| {
+            self.with_pass(|pass| indices.iter().try_for_each(|&index| pass.ready_in_place(index)))
+        });
+        done.map_err(|error| told(&error))
+    }
+
     /// Some rows of a gradient: their numbers, as many `i64`, and their values. They are copied.
     fn ready_rows(
         &self,

@@ -31,20 +31,20 @@ def sizes_that_are_found_by_measuring_change_nothing(me: Rank) -> Any:
 @program()
 def buckets_are_made_anew_when_gradients_come_in_another_order(me: Rank) -> Any:
     model = wrapped(me, UpsideDown(), bucket_cap_mb=0.001)
-    dropped = train(me, model, steps=3)
-    return dropped, train(me, wrapped(me, UpsideDown(), bucket_cap_mb=0.001), 4, set_to_none=False)
+    dropped = train(me, model, steps=9)
+    return dropped, train(me, wrapped(me, UpsideDown(), bucket_cap_mb=0.001), 9, set_to_none=False)
 
 
 @program()
 def gradients_may_be_zeroed_instead_of_dropped(me: Rank) -> Any:
     model = wrapped(me, layers(), bucket_cap_mb=0.001)
-    return train(me, model, steps=5, set_to_none=False)
+    return train(me, model, steps=10, set_to_none=False)
 
 
 @program()
 def gradients_that_are_not_dropped_are_added_to(me: Rank) -> Any:
     model = wrapped(me, layers(), bucket_cap_mb=0.001)
-    for step in range(4):
+    for step in range(9):
         model(data(me, step)).square().mean().backward()
     return gradients(model)
 
@@ -54,7 +54,7 @@ def gradients_add_up_without_sync(me: Rank) -> Any:
     model = wrapped(me, layers(), bucket_cap_mb=0.001)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     seen = []
-    for step in range(5):
+    for step in range(10):
         # Once with gradients that are dropped, once with zeros that are added to.
         optimizer.zero_grad(set_to_none=step % 2 == 0)
         with model.no_sync():
@@ -82,7 +82,7 @@ def parameters_that_are_not_used_are_found(me: Rank) -> Any:
     model = wrapped(me, Crossroads(), find_unused_parameters=True)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     seen = []
-    for step in range(6):
+    for step in range(12):
         optimizer.zero_grad()
         # Sometimes the ranks take the same way, sometimes not.
         loss = model(data(me, step), left=(me.rank * step) % 2 == 0).square().mean()
@@ -96,7 +96,7 @@ def parameters_that_are_not_used_are_found(me: Rank) -> Any:
 def what_adds_up_without_sync_counts_though_it_is_not_used_at_last(me: Rank) -> Any:
     model = wrapped(me, Crossroads(), find_unused_parameters=True)
     seen = []
-    for step in range(3):
+    for step in range(9):
         model.zero_grad()
         with model.no_sync():
             model(data(me, step), left=True).square().mean().backward()
@@ -109,7 +109,7 @@ def what_adds_up_without_sync_counts_though_it_is_not_used_at_last(me: Rank) -> 
 def parameters_that_do_not_learn_stay_as_they_are(me: Rank) -> Any:
     model = layers()
     model[2].weight.requires_grad_(False)
-    return train(me, wrapped(me, model, bucket_cap_mb=0.001), steps=5)
+    return train(me, wrapped(me, model, bucket_cap_mb=0.001), steps=10)
 
 
 @program()
@@ -124,7 +124,7 @@ def weights_that_are_tied_have_one_gradient(me: Rank) -> Any:
         def forward(self, x: Tensor) -> Tensor:
             return self.again(self.out(self.into(x)).tanh())
 
-    return train(me, wrapped(me, Tied(), bucket_cap_mb=0.0001), steps=5)
+    return train(me, wrapped(me, Tied(), bucket_cap_mb=0.0001), steps=10)
 
 
 @program()
@@ -143,7 +143,7 @@ def a_static_graph_may_leave_parameters_out_and_use_others_twice(me: Rank) -> An
     model = wrapped(me, Twice(), static_graph=True)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     seen = []
-    for step in range(5):
+    for step in range(10):
         optimizer.zero_grad(set_to_none=step % 2 == 0)
         model(data(me, step).requires_grad_()).square().mean().backward()
         optimizer.step()
@@ -163,7 +163,7 @@ def checkpoints_are_differentiated_within_backward(me: Rank) -> Any:
             return checkpoint(self.last, self.first(x), use_reentrant=True)
 
     model = wrapped(me, Checkpointed(), bucket_cap_mb=0.001)
-    for step in range(4):
+    for step in range(9):
         model.zero_grad()
         model(data(me, step).requires_grad_()).square().mean().backward()
     return gradients(model)
@@ -171,13 +171,13 @@ def checkpoints_are_differentiated_within_backward(me: Rank) -> Any:
 
 @program()
 def numbers_of_64_bits_are_averaged(me: Rank) -> Any:
-    return train(me, wrapped(me, layers().double(), bucket_cap_mb=0.001), 5, dtype=torch.float64)
+    return train(me, wrapped(me, layers().double(), bucket_cap_mb=0.001), 9, dtype=torch.float64)
 
 
 @program(exact=False)
 def numbers_of_16_bits_are_averaged(me: Rank) -> Any:
-    brain = train(me, wrapped(me, layers().bfloat16()), 5, dtype=torch.bfloat16)
-    half = train(me, wrapped(me, layers().half(), bucket_cap_mb=0.001), 5, dtype=torch.float16)
+    brain = train(me, wrapped(me, layers().bfloat16()), 9, dtype=torch.bfloat16)
+    half = train(me, wrapped(me, layers().half(), bucket_cap_mb=0.001), 9, dtype=torch.float16)
     return brain, half
 
 
@@ -192,7 +192,7 @@ def one_model_may_have_numbers_of_several_types(me: Rank) -> Any:
         def forward(self, x: Tensor) -> Tensor:
             return self.plain(self.narrow(self.wide(x.double()).bfloat16()).float())
 
-    return train(me, wrapped(me, Mixed()), steps=5)
+    return train(me, wrapped(me, Mixed()), steps=10)
 
 
 @program(exact=False)
@@ -201,7 +201,7 @@ def gradients_may_be_some_rows_of_a_table(me: Rank) -> Any:
     model = wrapped(me, Reader(sparse=is_ours(me)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     seen = []
-    for step in range(5):
+    for step in range(10):
         # Once they are added to what is there.
         if step != 3:
             optimizer.zero_grad()
@@ -234,7 +234,7 @@ def several_outputs_may_be_used_or_not(me: Rank) -> Any:
 
     model = wrapped(me, Forked(), find_unused_parameters=True)
     seen = []
-    for step in range(3):
+    for step in range(9):
         model.zero_grad()
         found = model(data(me, step))
         (found["left"] if step % 2 else found["more"][0]).square().mean().backward()
@@ -246,7 +246,7 @@ def several_outputs_may_be_used_or_not(me: Rank) -> Any:
 def models_take_turns(me: Rank) -> Any:
     first = wrapped(me, layers(), bucket_cap_mb=0.001)
     second = wrapped(me, layers(), bucket_cap_mb=0.002)
-    for step in range(3):
+    for step in range(9):
         (first(data(me, step)).sum() + second(data(me, step)).square().sum()).backward()
         second(first.module[0](data(me, step))[:, :7]).square().sum().backward()
     return gradients(first), gradients(second)
@@ -315,7 +315,7 @@ class Reader(nn.Module):
 
 def some_rows(me: Rank, step: int) -> Tensor:
     """Rows of which some are read twice, and some by both ranks."""
-    return torch.tensor([me.rank, 3, 3 + me.rank * step, 10 - step])
+    return torch.tensor([me.rank, 3, (3 + me.rank * step) % 11, 10 - step])
 
 
 class UpsideDown(nn.Module):
@@ -365,7 +365,7 @@ def train(
 def train_to_grads(me: Rank, model: nn.Module) -> Iterator[list[Tensor]]:
     """The gradients of each of some steps."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for step in range(4):
+    for step in range(9):
         optimizer.zero_grad()
         model(data(me, step)).square().mean().backward()
         yield gradients(model)

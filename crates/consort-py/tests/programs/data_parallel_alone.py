@@ -32,7 +32,7 @@ from ranks.stage import join
 def gradients_lie_in_buckets_and_have_the_same_bits_everywhere(me: Rank) -> Any:
     model = ours(UpsideDown(), bucket_cap_mb=0.001)
     seen, places = [], []
-    for step in range(8):
+    for step in range(10):
         model.zero_grad(set_to_none=step % 2 == 0)
         model(data(me, step)).square().mean().backward()
         spans = [(each, each + size) for each, size in bucket_spans(model)]
@@ -144,7 +144,7 @@ def an_exception_in_backward_is_told_to_all(me: Rank) -> Any:
 
     model = ours(Model())
     seen = []
-    for step in range(3):
+    for step in range(9):
         # Nothing has come, so that nothing has happened.
         seen.append(said(lambda: model(data(me, step), "at once").square().mean().backward()))
         model.zero_grad()
@@ -152,14 +152,16 @@ def an_exception_in_backward_is_told_to_all(me: Rank) -> Any:
         seen.append(gradients(model))
     dist.barrier()
     breaks = "in the middle" if me.rank == 1 else "nowhere"
-    seen.append(said(lambda: model(data(me, 4), breaks).square().mean().backward()))
-    seen.append(said(lambda: model(data(me, 5), "nowhere").square().mean().backward()))
+    seen.append(said(lambda: model(data(me, 14), breaks).square().mean().backward()))
+    seen.append(said(lambda: model(data(me, 15), "nowhere").square().mean().backward()))
     return seen
 
 
 @program()
 def gradients_of_inputs_and_of_a_graph_that_is_kept(me: Rank) -> Any:
     model = ours(layers())
+    train(me, model, steps=8)
+    model.zero_grad()
     x = data(me, 0).requires_grad_()
     output = model(x)
     (slope,) = torch.autograd.grad(output.sum(), x, retain_graph=True)
@@ -180,7 +182,7 @@ def gradients_of_inputs_and_of_a_graph_that_is_kept(me: Rank) -> Any:
 @program()
 def what_is_computed_past_it_is_not_averaged(me: Rank) -> Any:
     model = ours(layers())
-    model(data(me, 0)).sum().backward()
+    train(me, model, steps=8)
     model.zero_grad()
     if me.rank == 0:
         model.module(data(me, 1)).sum().backward()
@@ -205,10 +207,47 @@ def outputs_that_hold_tensors_out_of_sight_are_averaged(me: Rank) -> Any:
             return Hidden(self.inner(x))
 
     model = ours(Hiding(), bucket_cap_mb=0.001)
-    for step in range(3):
+    for step in range(9):
         model.zero_grad()
         model(data(me, step)).tensor.square().mean().backward()
     return gradients(model)
+
+
+@program()
+def a_loss_past_what_the_model_gave_is_averaged_or_told_of(me: Rank) -> Any:
+    class Secretive(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.left, self.right = nn.Linear(7, 3), nn.Linear(7, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.secrets = self.left(x), self.right(x)
+            return self.secrets[0] + self.secrets[1]
+
+    model = ours(Secretive(), find_unused_parameters=True)
+    seen, told = [], []
+    # As long as little is known of the model, any gradient begins a pass.
+    for step in range(3):
+        model.zero_grad()
+        model(data(me, step))
+        model.module.secrets[step % 2].square().sum().backward()
+        seen.append(gradients(model))
+    for half in (0, 1):
+        for step in range(8):
+            model.zero_grad()
+            model(data(me, step)).square().sum().backward()
+            seen.append(gradients(model))
+        model.zero_grad()
+        model(data(me, 9))
+        model.module.secrets[half].square().sum().backward()
+        told.append(said(lambda: model(data(me, 10))))
+    # The gradient that comes last of all began a pass; the others were only noted.
+    (only,) = [each for each in told if each is not None]
+    assert only[0] is RuntimeError and "did not come from what the model had given" in only[1]
+    # Nothing was sent then, and the ranks go on.
+    model.zero_grad()
+    model(data(me, 11)).square().sum().backward()
+    return [*seen, gradients(model)]
 
 
 @program()
@@ -291,7 +330,7 @@ def the_backend_may_be_a_plain_one(me: Rank) -> Any:
     from consort.torch import Options
 
     join(me, pg_options=Options(mode="backend"))
-    return train(me, ours(layers(), bucket_cap_mb=0.001), steps=3)
+    return train(me, ours(layers(), bucket_cap_mb=0.001), steps=9)
 
 
 @program(meet=False)
@@ -310,7 +349,7 @@ def the_survivors_of_a_rank_go_on_with_the_same_model(me: Rank) -> Any:
     from consort.torch import shrink
 
     model = ours(layers(), bucket_cap_mb=0.001)
-    train(me, model, steps=3)
+    train(me, model, steps=8)
     dist.barrier()
     if me.rank == 1:
         os._exit(0)

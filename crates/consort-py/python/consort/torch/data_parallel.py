@@ -140,13 +140,12 @@ class DistributedDataParallel(nn.Module):
         learns = torch.is_grad_enabled()
         is_averaged = learns and self.require_backward_grad_sync
         self._was_averaged = is_averaged
-        if learns:
-            self._gradients.is_averaged = is_averaged
-        if not is_averaged:
+        if not learns:
             return self.module(*inputs, **kwargs)
+        self._gradients.expect(is_averaged)
         self._reducer.begin_forward()
         output = self.module(*inputs, **kwargs)
-        self._gradients.listen(output)
+        self._gradients.listen(output, is_averaged)
         return output
 
     @contextmanager

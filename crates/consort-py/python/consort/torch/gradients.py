@@ -14,7 +14,7 @@ to be declared static, and the reducer takes the place with the last part.)
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -27,32 +27,53 @@ from consort.torch.tensors import region
 
 
 class Gradients:
-    """The gradients of some parameters, and what a backward pass does with them."""
+    """The gradients of some parameters, and what a backward pass does with them.
+
+    A model may have hundreds of small parameters, and a function of Python for each gradient would
+    take longer than averaging it. So most hooks only put their parameter on a list, which is done
+    without Python; the hooks of those that come last in their buckets, and of the large ones, then
+    see to all on the list together.
+    """
 
     def __init__(
         self, reducer: _core.Reducer, parameters: Sequence[Tensor], brings_missing: bool
     ) -> None:
         self._reducer = reducer
         self._parameters = parameters
+        self._numbers = {id(parameter): number for number, parameter in enumerate(parameters)}
         # Whether a gradient that has been there before counts though backward did not reach it.
         self._brings_missing = brings_missing
         # Where each gradient lies, or none if it is sparse.
         self._views: list[Tensor | None] = []
         self._generation = -1
+        # Parameters whose gradient is complete and not yet seen to.
+        self._pending: list[Tensor] = []
         self._has_come = bytearray(len(parameters))
+        self._passes = 0
         self._has_begun = False
         self._is_awaited = False
-        #: Whether the next backward pass is averaged: that of a forward pass which wants it to be.
-        self.is_averaged = False
+        self._is_heard = False
+        self._is_averaged = False
         self.lay()
-        self._handles = [
-            parameter.register_post_accumulate_grad_hook(  # type: ignore[attr-defined]
-                self._sparse_hook(index) if self._views[index] is None else self._hook(index)
-            )
-            for index, parameter in enumerate(parameters)
-        ]
+        # Whose hooks see to gradients at once, and what ends them: all, before anything is known.
+        self._watched: dict[int, Any] = {}
+        self._listed: dict[int, Any] = {}
+        self._seen_to: set[int] = set()
+        self._watch(set(range(len(parameters))))
 
-    def listen(self, output: Any) -> None:
+    def expect(self, is_averaged: bool) -> None:
+        """A forward pass begins, whose backward is to be averaged or only to add to gradients."""
+        if self._pending and self._is_averaged:
+            self._pending.clear()
+            raise RuntimeError(
+                "DistributedDataParallel of consort: gradients of the last backward pass were not "
+                "averaged, as it did not come from what the model had given: compute every loss from "
+                "that, or none"
+            )
+        self._is_averaged = is_averaged
+        self._pending.clear()
+
+    def listen(self, output: Any, is_averaged: bool) -> None:
         """Waits for backward to come from what the model gives.
 
         It begins with the parameters' hooks at the latest. But these may be called by a backward
@@ -61,50 +82,76 @@ class Gradients:
         tensors = [output] if isinstance(output, Tensor) else _pytree.tree_leaves(output)
         for tensor in tensors:
             if isinstance(tensor, Tensor) and tensor.grad_fn is not None:
-                tensor.register_hook(self._hear)
+                tensor.register_hook(self._hear if is_averaged else self._hear_of_others)
 
     def lay(self) -> None:
         """Lays tensors over the buckets, which are new."""
         places = self._reducer.places()
         self._generation = places.generation
-        found = _views(places, self._parameters)
-        # The hooks have the list.
-        self._views[:] = found
+        self._views = _views(places, self._parameters)
 
     def forget(self) -> None:
         """Gradients are gone: those of a group that has failed mean nothing."""
         for parameter in self._parameters:
             parameter.grad = None
 
-    def _hook(self, index: int) -> Callable[[Tensor], None]:
-        """What is done when a parameter's gradient is complete; it is short, as there are many."""
-        views, has_come, ready = self._views, self._has_come, self._reducer.ready
+    def _watch(self, watched: set[int]) -> None:
+        """Has these parameters' hooks see to gradients at once, and all others put on the list.
 
-        def came(parameter: Tensor) -> None:
-            if not self._has_begun and not self._begin():
-                return
-            gradient, view = parameter.grad, views[index]
+        It is not done while backward runs, which may be going through the very hooks.
+        """
+        if watched == self._seen_to:
+            return
+        self._seen_to = watched
+        for number, parameter in enumerate(self._parameters):
+            mine, other = self._watched, self._listed
+            hook: Any = self._came
+            if number not in watched and self._views[number] is not None:
+                mine, other, hook = other, mine, self._pending.append
+            if number not in mine:
+                mine[number] = parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[attr-defined]
+            if number in other:
+                other.pop(number).remove()
+
+    def _last_or_large(self) -> set[int]:
+        """The parameters that complete a bucket, as far as is known, and those that are large."""
+        last = {bucket[-1] for bucket in self._reducer.buckets()}
+        sizes = ((number, parameter.nbytes) for number, parameter in enumerate(self._parameters))
+        return last | {number for number, size in sizes if size >= _LARGE}
+
+    def _came(self, parameter: Tensor) -> None:
+        """A gradient is complete: sees to all that are on the list."""
+        self._pending.append(parameter)
+        if self._has_begun or self._begin():
+            self._see_to_pending()
+        else:
+            self._pending.clear()
+
+    def _see_to_pending(self) -> None:
+        """Puts the gradients on the list where they travel, and tells the reducer of them."""
+        numbers, sources, places = [], [], []
+        for parameter in self._pending:
+            number = self._numbers[id(parameter)]
+            view, gradient = self._views[number], parameter.grad
+            self._has_come[number] = 1
+            if view is None:
+                self._bring_rows(number)
+                continue
+            numbers.append(number)
             if gradient is not view:
-                _put(gradient, view)
+                sources.append(gradient)
+                places.append(view)
                 parameter.grad = view
-            has_come[index] = 1
-            ready(index)
-
-        return came
-
-    def _sparse_hook(self, index: int) -> Callable[[Tensor], None]:
-        """The same for a gradient of which only some rows are there."""
-
-        def came(parameter: Tensor) -> None:  # noqa: ARG001
-            if self._has_begun or self._begin():
-                self._has_come[index] = 1
-                self._bring_rows(index)
-
-        return came
+        self._pending.clear()
+        if sources:
+            # What a gradient was computed of, if somebody wants to know, stays behind.
+            with torch.no_grad():
+                torch._foreach_copy_(places, sources)
+        self._reducer.all_ready(numbers)
 
     def _begin(self) -> bool:
         """Begins with a pass when the first gradient comes, unless it is not to be averaged."""
-        if not self.is_averaged:
+        if not self._is_averaged:
             return False
         if self._reducer.begin() != self._generation:
             self.lay()
@@ -115,8 +162,12 @@ class Gradients:
 
     def _hear(self, gradient: Tensor) -> None:  # noqa: ARG002
         """Backward has come to what the model has given, perhaps a second time."""
-        self.is_averaged = True
+        self._is_averaged = self._is_heard = True
         self._await_end()
+
+    def _hear_of_others(self, gradient: Tensor) -> None:  # noqa: ARG002
+        """Backward of a pass that is not averaged has come to what the model has given."""
+        Variable._execution_engine.queue_callback(self._pending.clear)  # type: ignore[attr-defined]
 
     def _await_end(self) -> None:
         """Has autograd tell when the pass ends that it is in."""
@@ -126,21 +177,31 @@ class Gradients:
 
     def _end(self) -> None:
         """Backward has ended: waits for the averages."""
+        if self._pending and not self._has_begun:
+            self._begin()
         self._is_awaited = False
         if not self._has_begun:
             # It has not come to any parameter, as when somebody asks for the gradient of an input.
             return
-        self.is_averaged = False
-        missing = [index for index, has_come in enumerate(self._has_come) if not has_come]
+        self._see_to_pending()
+        self._is_averaged = False
+        missing = [number for number, has_come in enumerate(self._has_come) if not has_come]
         if self._brings_missing and missing:
             self._bring(missing)
         self._has_begun = False
         unused, by_rows = self._reducer.finish()
-        for index in set(missing).difference(unused):
+        for number in set(missing).difference(unused):
             # It has a gradient on some other rank.
-            self._parameters[index].grad = self._views[index]
-        for index, rows, values in by_rows:
-            self._parameters[index].grad = _of_rows(self._parameters[index], rows, values)
+            self._parameters[number].grad = self._views[number]
+        for number, rows, values in by_rows:
+            self._parameters[number].grad = _of_rows(self._parameters[number], rows, values)
+        # In the first passes it is looked at when each gradient comes. And if backward does not come
+        # from what the model gives, any parameter may be the first.
+        self._passes += 1
+        may_be_listed = self._is_heard and self._passes > _LOOKED_AT
+        self._is_heard = False
+        every = set(range(len(self._parameters)))
+        self._watch(self._last_or_large() if may_be_listed else every)
 
     def _bring(self, missing: list[int]) -> None:
         """Gradients that were there before this pass and have not come in it count as they are."""
@@ -152,7 +213,7 @@ class Gradients:
                 self._bring_rows(index)
                 continue
             if parameter.grad is not view:
-                _put(parameter.grad, view)
+                view.copy_(parameter.grad.detach())
                 parameter.grad = view
             self._reducer.ready(index)
 
@@ -170,8 +231,15 @@ class Gradients:
         self._reducer.ready_rows(index, region(rows), region(values))
 
     def _fail(self) -> None:
-        """Backward did not come to its end."""
-        self._is_awaited = self._has_begun = self.is_averaged = False
+        """Backward did not come to its end. If gradients had come, the other ranks are told."""
+        try:
+            if self._pending and (self._has_begun or self._begin()):
+                self._see_to_pending()
+        except Exception:  # noqa: BLE001, S110
+            # There is an exception already, and whoever waits has heard of this one.
+            pass
+        self._is_awaited = self._has_begun = self._is_averaged = self._is_heard = False
+        self._pending.clear()
         self._reducer.fail("backward ended with an exception on this rank")
 
 
@@ -205,11 +273,6 @@ def _of_rows(parameter: Tensor, rows: bytes, values: bytes) -> Tensor:
     numbers = torch.frombuffer(bytearray(rows), dtype=torch.int64).unsqueeze(0)
     found = torch.frombuffer(bytearray(values), dtype=parameter.dtype).view(-1, *shape[1:])
     return torch.sparse_coo_tensor(numbers, found, shape, is_coalesced=True)
-
-
-def _put(gradient: Any, view: Any) -> None:
-    """Copies a gradient to where it travels; what it was computed of stays behind."""
-    view.copy_(gradient.detach() if gradient.requires_grad else gradient)
 
 
 def _views(places: _core.Places, parameters: Sequence[Tensor]) -> list[Tensor | None]:
@@ -252,3 +315,9 @@ def _over(places: _core.Places, start: int, end: int) -> torch.UntypedStorage:
     window = (ctypes.c_ubyte * (end - start)).from_address(start)
     window.keeps = places  # type: ignore[attr-defined]
     return torch.frombuffer(window, dtype=torch.uint8).untyped_storage()
+
+
+# In so many passes it is looked at when each gradient comes: then sizes of buckets are found.
+_LOOKED_AT = 6
+# A gradient of so many bytes is copied at once, while it is in the caches.
+_LARGE = 1 << 16
