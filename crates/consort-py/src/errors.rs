@@ -19,7 +19,8 @@ pub(crate) fn mistake(what: impl Into<String>) -> PyErr {
     exception(ErrorKind::Mistake, what.into(), Vec::new())
 }
 
-fn exception(kind: ErrorKind, text: String, ranks: Vec<u32>) -> PyErr {
+/// The exception of a kind, about these ranks.
+pub(crate) fn exception(kind: ErrorKind, text: String, ranks: Vec<u32>) -> PyErr {
     let made = Python::attach(|py| {
         let errors = py.import("consort.errors")?;
         errors.getattr("_make")?.call1((name(kind), text, ranks)).map(PyErr::from_value)

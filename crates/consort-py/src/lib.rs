@@ -11,6 +11,7 @@ mod errors;
 mod group;
 mod meeting;
 mod op;
+mod reducer;
 mod region;
 mod store;
 mod symmetric;
@@ -30,6 +31,8 @@ mod _core {
     use crate::meeting::{Door, address, dtypes, host, meet};
     #[pymodule_export]
     use crate::op::Op;
+    #[pymodule_export]
+    use crate::reducer::{Places, Reducer};
     #[pymodule_export]
     use crate::store::Store;
     #[pymodule_export]

@@ -7,7 +7,7 @@ use consort::symm::Plain;
 use consort::{Call, Dtype, Group, Lists, OwnedCall, ReduceOp, Target};
 
 use crate::error::{Error, Result};
-use crate::memory::{Given, LINE, Memory};
+use crate::memory::{Attic, Given, LINE, Memory};
 use crate::parameter::Parameter;
 
 /// The gradients of some parameters of one dtype, one after the other, each beginning with a cache line.
@@ -113,6 +113,17 @@ impl Bucket {
             return Ok(Self::new(plan));
         }
         Ok(Self { memory: Memory::shared(plan.bytes, group)?, plan })
+    }
+
+    /// The same, whose memory an engine may look at for as long as it has the attic.
+    pub(crate) fn kept_by(self, attic: &Arc<Attic>) -> Self {
+        Self { memory: self.memory.kept_by(attic), ..self }
+    }
+
+    /// Where each gradient is in memory: the parameter's number, and the address of its first byte.
+    pub(crate) fn addresses(&mut self) -> impl Iterator<Item = (usize, usize)> {
+        let start = self.memory.address();
+        self.plan.parts.iter().map(move |part| (part.index, start + part.at))
     }
 
     /// Its number: buckets travel in this order.

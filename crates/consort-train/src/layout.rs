@@ -8,8 +8,9 @@ use consort_sys::reduce::Kernel;
 use crate::bucket::{Bucket, Gradient, Plan};
 use crate::convert::{convert, converted};
 use crate::error::Result;
-use crate::memory::Given;
+use crate::memory::{Attic, Given};
 use crate::parameter::Parameter;
+use crate::places::{Place, Places};
 use crate::rows::{Part, Rows, Shape};
 
 /// All buckets, and what is in them.
@@ -21,6 +22,8 @@ pub(crate) struct Layout {
     seats: Vec<(usize, usize)>,
     /// How many bytes each bucket has when it is empty: 0 for rows.
     bytes: Vec<usize>,
+    /// Where gradients are in memory, if the engine writes them there.
+    places: Option<Places>,
     slots: Vec<Mutex<Slot>>,
 }
 
@@ -75,6 +78,19 @@ impl Parcel {
         let plan = if rules.is_adopted(first) { plan.adopted() } else { plan };
         Ok(Self::Dense(Bucket::shared(Arc::new(plan), group)?))
     }
+
+    /// The same, whose memory an engine may look at for as long as it has the attic. Says where gradients
+    /// are.
+    fn kept_by(self, attic: &Arc<Attic>, places: &mut [Option<Place>]) -> Self {
+        let Self::Dense(bucket) = self else { return self };
+        let mut bucket = bucket.kept_by(attic);
+        let (dtype, number) = (bucket.dtype(), bucket.index());
+        let sizes: Vec<usize> = bucket.gradients().map(|it| it.bytes.len()).collect();
+        for ((index, address), bytes) in bucket.addresses().zip(sizes) {
+            places[index] = Some(Place { address, bytes, dtype, bucket: number });
+        }
+        Self::Dense(bucket)
+    }
 }
 
 /// How gradients are kept.
@@ -84,6 +100,8 @@ pub(crate) struct Rules {
     pub(crate) dtype: Option<Dtype>,
     /// Those of so many bytes and more are sent from where the engine has them.
     pub(crate) adopt: Option<usize>,
+    /// The engine may write them where they travel.
+    pub(crate) in_place: bool,
 }
 
 impl Rules {
@@ -108,8 +126,10 @@ impl Layout {
         parameters: &[Parameter],
         members: Vec<Vec<usize>>,
         rules: &Rules,
-        group: &Group,
+        (group, generation): (&Group, u64),
     ) -> Result<Self> {
+        let attic = rules.in_place.then(Arc::default);
+        let mut places = vec![None; parameters.len()];
         let mut seats = vec![(0, 0); parameters.len()];
         let count = members.len();
         let (mut bytes, mut slots) = (Vec::with_capacity(count), Vec::with_capacity(count));
@@ -117,12 +137,21 @@ impl Layout {
             for (place, &parameter) in bucket.iter().enumerate() {
                 seats[parameter] = (index, place);
             }
-            let parcel = Parcel::new((index, count), bucket, parameters, (rules, group))?;
+            let mut parcel = Parcel::new((index, count), bucket, parameters, (rules, group))?;
+            if let Some(attic) = &attic {
+                parcel = parcel.kept_by(attic, &mut places);
+            }
             bytes.push(parcel.bytes());
             let is_filled = vec![false; bucket.len()];
             slots.push(Mutex::new(Slot { parcel: Some(parcel), is_filled }));
         }
-        Ok(Self { members, seats, bytes, slots })
+        let places = attic.map(|attic| Places::new(generation, places, attic));
+        Ok(Self { members, seats, bytes, places, slots })
+    }
+
+    /// Where gradients are in memory, if the engine writes them there.
+    pub(crate) fn places(&self) -> Option<&Places> {
+        self.places.as_ref()
     }
 
     /// The parameters in each bucket.
@@ -153,6 +182,11 @@ impl Layout {
             bucket.ensure();
             write(bucket.part_mut(place), was_filled)
         })
+    }
+
+    /// Notes that a gradient is at its place, where the engine has put it: nobody looks at it yet.
+    pub(crate) fn note(&self, index: usize) -> Result<()> {
+        self.with_bucket(index, |_, _, _| Ok(()))
     }
 
     /// Takes a gradient with its memory, if it is to be sent from there; copies it otherwise.

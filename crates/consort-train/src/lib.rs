@@ -74,7 +74,7 @@
 //! | the network is slow | hooks that send less: [`Cast`], [`Int8`], [`PowerSgd`], or one of your own ([`CommHook`] compares them); [`Noop`] shows what there is to gain |
 //! | the network between hosts is slower still | [`PostLocalSgd`], and [`PeriodicAverager`] or [`HierarchicalAverager`] |
 //! | the optimizer could begin before all gradients are there | [`Pass::finish_with`] |
-//! | the engine can compute into other memory, or give its own away | [`Pass::ready_with`], [`Pass::ready_owned`] |
+//! | the engine can compute into other memory, or give its own away | [`Pass::ready_with`], [`Pass::ready_owned`], [`Places`] |
 //! | buckets are too small, or too large | [`Caps`], by hand or by measuring |
 //! | a rank dies | an error that names it; [`Group::shrink`](consort::Group::shrink) and [`Reducer::set_group`] go on with the others, without what was added up |
 //! | models are kept in files, batches normalised over all ranks | the module `candle` |
@@ -97,6 +97,7 @@ mod memory;
 mod options;
 mod parameter;
 mod pass;
+mod places;
 mod reduced;
 mod reducer;
 mod rows;
@@ -117,6 +118,7 @@ pub use join::{Join, Joined, Uneven};
 pub use options::{Options, Unused};
 pub use parameter::Parameter;
 pub use pass::Pass;
+pub use places::{Place, Places};
 pub use reduced::Reduced;
 pub use reducer::Reducer;
 pub use sampler::DistributedSampler;

@@ -1,13 +1,16 @@
 //! Memory for gradients.
 
+mod attic;
 mod given;
 mod lines;
 
 use std::any::Any;
+use std::sync::Arc;
 
 use consort::Group;
 use consort::symm::Kept;
 
+pub(crate) use self::attic::Attic;
 pub(crate) use self::given::Given;
 pub(crate) use self::lines::LINE;
 use self::lines::Lines;
@@ -18,6 +21,8 @@ use crate::error::Result;
 pub(crate) struct Memory {
     len: usize,
     place: Place,
+    /// Where it goes in the end, if somebody may look at it then.
+    attic: Option<Arc<Attic>>,
 }
 
 #[derive(Debug)]
@@ -35,7 +40,7 @@ enum Place {
 impl Memory {
     /// With room for so many bytes, zero at first.
     pub(crate) fn new(len: usize) -> Self {
-        Self { len, place: Place::Private(Lines::new(len)) }
+        Self::at(len, Place::Private(Lines::new(len)))
     }
 
     /// The same, where all ranks of a group reach each other's, if they share memory and there is enough
@@ -48,7 +53,7 @@ impl Memory {
             return Ok(Self::new(len));
         }
         match group.symmetric::<u8>(len) {
-            Ok(memory) => Ok(Self { len, place: Place::Shared(memory.keep()?) }),
+            Ok(memory) => Ok(Self::at(len, Place::Shared(memory.keep()?))),
             // One of them has no memory left: it is told why, and all others that it is so.
             Err(consort::Error::Asymmetric { .. } | consort::Error::Memory(_)) => {
                 Ok(Self::new(len))
@@ -59,7 +64,17 @@ impl Memory {
 
     /// Whose room is made when it is [needed](Self::ensure), or [given](Self::adopt).
     pub(crate) fn none(len: usize) -> Self {
-        Self { len, place: Place::None }
+        Self::at(len, Place::None)
+    }
+
+    fn at(len: usize, place: Place) -> Self {
+        Self { len, place, attic: None }
+    }
+
+    /// The same, which is not given back before the attic is.
+    pub(crate) fn kept_by(mut self, attic: &Arc<Attic>) -> Self {
+        self.attic = Some(attic.clone());
+        self
     }
 
     /// Makes room, if there is none.
@@ -92,6 +107,16 @@ impl Memory {
         self.len
     }
 
+    /// Where it begins, for an engine that writes there by itself; 0 if it is nowhere.
+    pub(crate) fn address(&mut self) -> usize {
+        match &mut self.place {
+            Place::None => 0,
+            Place::Private(lines) => lines.address(),
+            Place::Shared(window) => window.as_mut_ptr().expose_provenance(),
+            Place::Given(memory) => memory.bytes_mut().as_mut_ptr().expose_provenance(),
+        }
+    }
+
     /// None, if there is no room yet.
     pub(crate) fn bytes(&self) -> &[u8] {
         match &self.place {
@@ -109,6 +134,14 @@ impl Memory {
             Place::Private(lines) => &mut lines.bytes_mut()[..self.len],
             Place::Shared(window) => window,
             Place::Given(memory) => memory.bytes_mut(),
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Some(attic) = &self.attic {
+            attic.put(std::mem::replace(&mut self.place, Place::None));
         }
     }
 }

@@ -42,6 +42,11 @@ impl Settings {
     /// When one's cannot, with its name; and when there is no memory for all of them.
     pub(crate) fn check(&self, parameters: &[Parameter]) -> Result<()> {
         self.check_memory(parameters)?;
+        if self.rules.in_place && self.rules.adopt.is_some() {
+            let what = "gradients are either written in place or given with their memory: say one of \
+                        Options::in_place and Options::adopt";
+            return Err(Error::Argument(what.to_owned()));
+        }
         let Some(dtype) = self.rules.dtype else { return Ok(()) };
         let fits = |it: &&Parameter| {
             can_be_reduced_as(it.dtype(), dtype) && can_be_reduced_as(dtype, it.dtype())
@@ -137,6 +142,13 @@ impl Options {
     /// and nothing is copied.
     pub fn adopt(mut self, from_bytes: usize) -> Self {
         self.settings.rules.adopt = Some(from_bytes);
+        self
+    }
+
+    /// Lets the engine write gradients where they travel by itself, in tensors that it lays over the
+    /// buckets: [`Places`](crate::Places) has the rules. It cannot [give away](Self::adopt) others then.
+    pub fn in_place(mut self) -> Self {
+        self.settings.rules.in_place = true;
         self
     }
 

@@ -10,6 +10,7 @@ use crate::convert::converted;
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Parcel};
 use crate::parameter::Parameter;
+use crate::places::Places;
 use crate::reduced::Reduced;
 use crate::reducer::Inner;
 
@@ -122,6 +123,31 @@ impl Pass {
         })
     }
 
+    /// Takes the gradient of a parameter that the engine has put where it travels ([`Places`] says where, and
+    /// who may touch what when), with what was there before if it is to be added. Until the pass has
+    /// finished, the engine may not touch it. A second part of the same gradient, of a
+    /// [static graph](crate::Options::static_graph), is added by the engine before it says so.
+    ///
+    /// # Errors
+    /// When [`Options::in_place`](crate::Options::in_place) was not said; otherwise as
+    /// [`ready`](Self::ready).
+    pub fn ready_in_place(&self, index: usize) -> Result<()> {
+        let parameter = self.parameter(index)?;
+        self.places()?;
+        if parameter.is_sparse() {
+            return Err(self.misfit(parameter, parameter.dtype(), parameter.len()));
+        }
+        self.bring(index, || self.layout.note(index))
+    }
+
+    /// Where the gradients of this pass are to be put by the engine itself.
+    ///
+    /// # Errors
+    /// When [`Options::in_place`](crate::Options::in_place) was not said.
+    pub fn places(&self) -> Result<&Places> {
+        self.layout.places().ok_or_else(not_in_place)
+    }
+
     /// Takes some rows of the gradient of a parameter that is [sparse](Parameter::sparse): their numbers, in
     /// any order, and their values, one row behind the other. A row that comes more than once is added up.
     ///
@@ -210,6 +236,13 @@ impl Pass {
         Ok(Reduced::new(inner, layout, number, buckets, is_used))
     }
 
+    /// Backward has failed, and the pass is given up, as if it were dropped. If any of its gradients has
+    /// come, the other ranks wait for the rest, or will: the group is ended for all, with the reason.
+    pub fn fail(mut self, why: &str) {
+        self.is_over = true;
+        self.inner.abandon(self.number, &self.layout, (Some(why), true));
+    }
+
     /// Waits for all buckets, and gives them with which parameters are used.
     fn average(
         &self,
@@ -244,7 +277,7 @@ impl Pass {
     #[cfg(feature = "candle")]
     pub(crate) fn abandon_because(mut self, why: &str) {
         self.is_over = true;
-        self.inner.abandon(self.number, &self.layout, Some(why));
+        self.inner.abandon(self.number, &self.layout, (Some(why), false));
     }
 
     /// Notes that a gradient has come, puts it where it belongs, and sends what is complete.
@@ -280,6 +313,13 @@ impl Pass {
     }
 }
 
+/// An engine wants to write gradients itself, and has not said so.
+pub(crate) fn not_in_place() -> Error {
+    Error::Argument(
+        "gradients are at places of the engine's only with Options::in_place".to_owned(),
+    )
+}
+
 /// A gradient that is being put into its bucket. If that ends before it is there, by an error or a panic, it
 /// may come again.
 struct Copying<'a> {
@@ -296,7 +336,7 @@ impl Drop for Copying<'_> {
 impl Drop for Pass {
     fn drop(&mut self) {
         if !self.is_over {
-            self.inner.abandon(self.number, &self.layout, None);
+            self.inner.abandon(self.number, &self.layout, (None, false));
         }
     }
 }

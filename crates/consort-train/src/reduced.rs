@@ -102,15 +102,23 @@ impl Reduced {
     /// # Errors
     /// When it is of another dtype, as [`gradient`](Self::gradient), or not by rows.
     pub fn rows<T: Plain>(&self, index: usize) -> Result<Option<(&[u64], &[T])>> {
+        let Some((rows, values)) = self.rows_bytes(index)? else { return Ok(None) };
+        let own = self.inner.parameters[index].dtype();
+        self.check::<T>(index, self.inner.settings.rules.dtype.unwrap_or(own))?;
+        Ok(Some((rows, bytemuck::cast_slice(values))))
+    }
+
+    /// The same, for an engine that knows its types only at run time.
+    ///
+    /// # Errors
+    /// When it is not by rows.
+    pub fn rows_bytes(&self, index: usize) -> Result<Option<(&[u64], &[u8])>> {
         if !self.is_used(index) {
             return Ok(None);
         }
         match self.parcels.get(self.layout.seat(index).0) {
             None => Ok(None),
-            Some(Parcel::Rows(rows)) => {
-                self.check::<T>(index, rows.dtype())?;
-                Ok(Some((rows.numbers(), bytemuck::cast_slice(rows.values()))))
-            }
+            Some(Parcel::Rows(rows)) => Ok(Some((rows.numbers(), rows.values()))),
             Some(Parcel::Dense(_)) => {
                 let name = self.inner.parameters[index].name();
                 let what =

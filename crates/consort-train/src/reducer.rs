@@ -19,7 +19,8 @@ use crate::error::{Error, Result};
 use crate::join::{Join, Uneven};
 use crate::options::Options;
 use crate::parameter::Parameter;
-use crate::pass::{Mode, Pass};
+use crate::pass::{Mode, Pass, not_in_place};
+use crate::places::Places;
 use crate::stats::Stats;
 use crate::times::{PassTimes, Record};
 
@@ -120,6 +121,15 @@ impl Reducer {
         self.inner.state().layout.members().to_vec()
     }
 
+    /// Where gradients lie now, if the engine writes them there by itself. After
+    /// [`begin`](Self::begin) and [`set_group`](Self::set_group) it may be elsewhere.
+    ///
+    /// # Errors
+    /// When [`Options::in_place`] was not said.
+    pub fn places(&self) -> Result<Places> {
+        self.inner.state().layout.places().cloned().ok_or_else(not_in_place)
+    }
+
     /// When what happened in the last pass that was averaged; `None` before the first.
     pub fn times(&self) -> Option<PassTimes> {
         self.inner.state().tally.last().cloned()
@@ -155,7 +165,8 @@ impl Reducer {
             return Err(Error::Pending { pass: state.pass });
         }
         agree(group, parameters, settings, &*launcher.hook)?;
-        *state = State::new(parameters, settings, group, state.pass)?;
+        let next = (state.pass, state.generation + 1);
+        *state = State::new(parameters, settings, group, next)?;
         launcher.pending.clear();
         launcher.hook.reset();
         (launcher.divisor, launcher.group) = (group.world(), group.clone());

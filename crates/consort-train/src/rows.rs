@@ -86,10 +86,6 @@ impl Rows {
         self.shape
     }
 
-    pub(crate) fn dtype(&self) -> Dtype {
-        self.shape.dtype
-    }
-
     pub(crate) fn numbers(&self) -> &[u64] {
         &self.numbers
     }

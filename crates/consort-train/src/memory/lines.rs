@@ -12,6 +12,12 @@ impl Lines {
         Self(vec![Line::zeroed(); len.div_ceil(LINE)])
     }
 
+    /// Where they begin. What is written there by others is seen by whoever looks at
+    /// [bytes](Self::bytes) afterwards: no reference to them is kept, here or made for this.
+    pub(super) fn address(&mut self) -> usize {
+        self.0.as_mut_ptr().expose_provenance()
+    }
+
     pub(super) fn bytes(&self) -> &[u8] {
         bytemuck::cast_slice(&self.0)
     }

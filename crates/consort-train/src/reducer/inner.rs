@@ -40,7 +40,7 @@ impl Inner {
         settings: Settings,
         hook: Box<dyn CommHook>,
     ) -> Result<Self> {
-        let state = Mutex::new(State::new(&parameters, &settings, group, 0)?);
+        let state = Mutex::new(State::new(&parameters, &settings, group, (0, 1))?);
         let (group, divisor) = (group.clone(), group.world());
         let launcher = Mutex::new(Launcher { group, hook, divisor, pending: Vec::new() });
         Ok(Self { parameters, settings, state, launcher })
@@ -240,18 +240,24 @@ impl Inner {
         }
     }
 
-    /// A pass was dropped before its end, perhaps for a reason that is known.
-    pub(crate) fn abandon(&self, pass: u64, layout: &Layout, why: Option<&str>) {
+    /// A pass was dropped before its end, perhaps for a reason that is known. Ends the group if buckets
+    /// have gone; if backward has failed, also if gradients have come, for the other ranks' buckets go.
+    pub(crate) fn abandon(
+        &self,
+        pass: u64,
+        layout: &Layout,
+        (why, has_failed): (Option<&str>, bool),
+    ) {
         let mut state = self.state();
         let comes = state.comes.clone();
         let Ok(running) = state.running(pass, "the end") else { return };
         let (has_begun, is_touched) =
             (running.ledger.has_begun(), running.ledger.is_touched(&comes));
         state.phase = Phase::Idle;
-        if has_begun {
+        if has_begun || (has_failed && is_touched) {
             let why = why.map_or(String::new(), |why| format!(": {why}"));
-            let reason =
-                format!("pass {pass} was dropped before its end, when buckets had gone{why}");
+            let what = if has_begun { "buckets had gone" } else { "gradients had come" };
+            let reason = format!("pass {pass} was dropped before its end, when {what}{why}");
             let failure = Failure { text: reason.clone(), kind: ErrorKind::Aborted };
             state.failed.get_or_insert(failure);
             drop(state);

@@ -63,8 +63,10 @@ impl Inner {
         let rules = &self.settings.rules;
         let buckets = assign(&self.parameters, order, &caps, |it| rules.is_alone(it));
         if buckets != state.layout.members() {
-            let new = Layout::new(&self.parameters, buckets, rules, group)?;
+            let made = (group, state.generation + 1);
+            let new = Layout::new(&self.parameters, buckets, rules, made)?;
             new.take_over(&state.layout);
+            state.generation += 1;
             state.layout = Arc::new(new);
         }
         (state.caps, state.is_rebuilt) = (caps, true);

@@ -20,6 +20,8 @@ use crate::tune::Advice;
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) layout: Arc<Layout>,
+    /// How often buckets were made.
+    pub(crate) generation: u64,
     /// The sizes of buckets.
     pub(crate) caps: Caps,
     /// What measuring has found.
@@ -73,8 +75,8 @@ pub(crate) struct Running {
 }
 
 impl State {
-    /// Before the next pass, which nothing is known of, after so many. Every rank of the group has to call
-    /// it.
+    /// Before the next pass, which nothing is known of, after so many, with buckets that are made for the
+    /// so-manieth time. Every rank of the group has to call it.
     ///
     /// # Errors
     /// Why the group has ended, if it has.
@@ -82,14 +84,15 @@ impl State {
         parameters: &[Parameter],
         settings: &Settings,
         group: &Group,
-        pass: u64,
+        (pass, generation): (u64, u64),
     ) -> Result<Self> {
         let Settings { caps, is_static, rules, .. } = settings;
         // Gradients mostly come from the last parameter to the first.
         let order = (0..parameters.len()).rev();
         let buckets = assign(parameters, order, caps, |parameter| rules.is_alone(parameter));
         Ok(Self {
-            layout: Arc::new(Layout::new(parameters, buckets, rules, group)?),
+            layout: Arc::new(Layout::new(parameters, buckets, rules, (group, generation))?),
+            generation,
             caps: caps.clone(),
             advice: None,
             pass,

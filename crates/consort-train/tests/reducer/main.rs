@@ -10,5 +10,6 @@ mod join;
 mod memory;
 mod mistakes;
 mod model;
+mod places;
 mod rows;
 mod schedules;
