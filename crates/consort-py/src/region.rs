@@ -5,20 +5,35 @@ use std::ptr::{self, NonNull};
 use consort::{Source, Target};
 use pyo3::prelude::*;
 
+use crate::errors::mistake;
+
 /// Some bytes of a tensor: where they begin, and how many they are.
 ///
 /// It is made of what Python says, and nothing can check that. The package makes one only of a tensor
 /// that it has in its hands, and hands over a reference to it with the call ([`Held`](crate::task::Held)),
 /// so the memory is there for as long as anything of that call is.
-#[derive(Clone, Copy, Debug, FromPyObject)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Region(usize, usize);
+
+impl<'py> FromPyObject<'_, 'py> for Region {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let (address, len): (usize, usize) = object.extract()?;
+        if address == 0 && len > 0 {
+            return Err(mistake(format!("a tensor of {len} bytes has no memory")));
+        }
+        Ok(Self(address, len))
+    }
+}
 
 impl Region {
     /// To be written, or read.
     pub(crate) fn target<'a>(self) -> Target<'a> {
         let Self(address, len) = self;
+        // A tensor without elements may be nowhere.
         let start = NonNull::new(ptr::with_exposed_provenance_mut(address));
-        let (start, len) = start.map_or((NonNull::dangling(), 0), |start| (start, len));
+        let start = start.unwrap_or(NonNull::dangling());
         // SAFETY: the package has made it of a tensor that lies there, which is kept alive until the
         // call that this is for has ended; no Rust reference to the memory of a tensor exists.
         unsafe { Target::from_raw(start, len) }

@@ -7,7 +7,6 @@ from typing import Any
 import consort
 import pytest
 import torch
-
 from programs import data_parallel, data_parallel_alone
 from ranks import Program, programs_in
 from ranks.compare import assert_same

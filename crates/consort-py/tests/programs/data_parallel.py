@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from ranks import Rank, program
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel as Theirs
 from torch.utils.checkpoint import checkpoint
-
-from ranks import Rank, program
 
 
 @program()

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from ranks import Rank, program
+from ranks.stage import join
 from torch import Tensor, nn
 
 from programs.data_parallel import (
@@ -24,8 +26,6 @@ from programs.data_parallel import (
     train,
     weights,
 )
-from ranks import Rank, program
-from ranks.stage import join
 
 
 @program()
@@ -306,7 +306,7 @@ def the_example_of_its_documentation_learns(me: Rank) -> Any:
     met = 'dist.init_process_group("consort")\n'
     assert met in example
     names: dict[str, Any] = {}
-    exec(example.replace(met, ""), names)  # noqa: S102
+    exec(example.replace(met, ""), names)
     assert names["loss"].item() < 0.1
     return weights(names["model"])
 
@@ -375,7 +375,7 @@ def said(call: Callable[[], Any]) -> Any:
     """The type and the words of what a call raises."""
     try:
         call()
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         return type_of(error), str(error)
     return None
 

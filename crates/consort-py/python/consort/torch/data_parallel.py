@@ -152,10 +152,10 @@ class DistributedDataParallel(nn.Module):
     def no_sync(self) -> Iterator[None]:
         """Gradients of what is computed within it are only added up; the next backward averages.
 
-            with model.no_sync():
-                for inputs in some:
-                    model(inputs).sum().backward()
-            model(last).sum().backward()
+        with model.no_sync():
+            for inputs in some:
+                model(inputs).sum().backward()
+        model(last).sum().backward()
         """
         before = self.require_backward_grad_sync
         self.require_backward_grad_sync = False
@@ -253,7 +253,7 @@ def _core_of(process_group: Any) -> _core.Group:
         )
     raise TypeError(
         "DistributedDataParallel of consort needs a process group of backend consort, and this is "
-        f"{_backend_of(process_group)}: make it with init_process_group(\"consort\"), or use "
+        f'{_backend_of(process_group)}: make it with init_process_group("consort"), or use '
         "torch.nn.parallel.DistributedDataParallel"
     )
 
@@ -265,7 +265,7 @@ def _backend_of(process_group: Any) -> str:
         return f"a {type(process_group).__name__}"
 
 
-def _learned(module: nn.Module, left_out: set[str]) -> list[tuple[str, Tensor]]:
+def _learned(module: nn.Module, left_out: set[str]) -> list[tuple[str, nn.Parameter]]:
     """The parameters that have a gradient, each once, by the first name that it has."""
     named = [
         (name, parameter)

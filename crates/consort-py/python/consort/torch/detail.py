@@ -28,7 +28,7 @@ class Fingerprints:
     def compare(self, operation: str, call: tuple[Any, ...], keep: Any) -> None:
         """Raises on every rank if they are about to do different things."""
         self._count += 1
-        shapes = [] if operation in _MAY_DIFFER else _shapes(keep)
+        shapes = [] if operation in _MAY_DIFFER else _shapes(_common(operation, keep))
         mine = f"{operation} of {', '.join(shapes)}" if shapes else operation
         digests = self._gather(_fixed(hashlib.blake2b(mine.encode(), digest_size=32).digest(), 32))
         if all(torch.equal(digest, digests[0]) for digest in digests):
@@ -51,6 +51,11 @@ class Fingerprints:
         return parts
 
 
+def _common(operation: str, keep: Any) -> Any:
+    """What of the tensors of a call is the same on all ranks: of two, the larger comes first."""
+    return keep[0] if operation in _OF_PARTS else keep
+
+
 def _shapes(keep: Any) -> list[str]:
     """The shapes and types of the tensors of a call."""
     if isinstance(keep, Tensor):
@@ -67,5 +72,7 @@ def _fixed(text: bytes, length: int) -> Tensor:
 
 # Only some ranks have all the tensors of these, or each has tensors of its own shapes.
 _MAY_DIFFER = {"gather", "scatter", "all_to_all"}
+# Each rank's own part may have its own size.
+_OF_PARTS = {"all_gather", "reduce_scatter"}
 _LONGEST = 512
 _U8 = 10

@@ -160,12 +160,12 @@ class Gradients:
         self._await_end()
         return True
 
-    def _hear(self, gradient: Tensor) -> None:  # noqa: ARG002
+    def _hear(self, gradient: Tensor) -> None:
         """Backward has come to what the model has given, perhaps a second time."""
         self._is_averaged = self._is_heard = True
         self._await_end()
 
-    def _hear_of_others(self, gradient: Tensor) -> None:  # noqa: ARG002
+    def _hear_of_others(self, gradient: Tensor) -> None:
         """Backward of a pass that is not averaged has come to what the model has given."""
         Variable._execution_engine.queue_callback(self._pending.clear)  # type: ignore[attr-defined]
 
@@ -235,7 +235,7 @@ class Gradients:
         try:
             if self._pending and (self._has_begun or self._begin()):
                 self._see_to_pending()
-        except Exception:  # noqa: BLE001, S110
+        except Exception:
             # There is an exception already, and whoever waits has heard of this one.
             pass
         self._is_awaited = self._has_begun = self._is_averaged = self._is_heard = False

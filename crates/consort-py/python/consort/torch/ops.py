@@ -86,7 +86,7 @@ class Operations:
         regions = [region(part) for part in plains]
         op = arguments.combination(terms.op)
         call = (code(output, "reduce_scatter"), op, regions, region(plain))
-        keep = (plain, plains)
+        keep = (plains, plain)
         return self._make(self._core.reduce_scatter, call, keep, [output], terms, staging.copies)
 
     def reduce_scatter_single(self, output: Tensor, input: Tensor, opts: Any = None) -> Work:
@@ -324,7 +324,7 @@ class Operations:
         staging = Staging()
         read, written = to_read(input), [staging.to_write(output) for output in outputs]
         call = (code_to_move(input), region(read), [region(output) for output in written])
-        keep = (read, written)
+        keep = (written, read)
         return self._make(self._core.all_gather, call, keep, outputs, terms, staging.copies)
 
     def _all_gather_single(self, output: Tensor, input: Tensor, terms: Terms) -> Work:
@@ -336,7 +336,7 @@ class Operations:
         staging = Staging()
         read, written = to_read(input), staging.to_write(output)
         call = (code_to_move(input), region(read), region(written))
-        keep = (read, written)
+        keep = (written, read)
         return self._make(self._core.all_gather, call, keep, [output], terms, staging.copies)
 
     def _receive(self, tensors: Tensors, src: int | None, tag: int) -> Work:

@@ -40,7 +40,20 @@ def code_to_move(tensor: Tensor) -> int:
 
 def region(tensor: Tensor) -> Region:
     """Where the bytes of a contiguous tensor lie, and how many they are."""
-    return tensor.data_ptr(), tensor.nbytes
+    address, size = tensor.data_ptr(), tensor.nbytes
+    if address == 0 and size > 0:
+        return region(_with_memory(tensor))
+    return address, size
+
+
+def _with_memory(tensor: Tensor) -> Tensor:
+    """The tensor that a result of functional collectives stands for, once it is there."""
+    if hasattr(tensor, "trigger_wait"):
+        return tensor.trigger_wait()
+    raise RuntimeError(
+        f"consort: this {type(tensor).__name__} has no memory of its own: give the tensor that it "
+        "stands for (of a DTensor, to_local())"
+    )
 
 
 def is_plain(tensor: Tensor) -> bool:
@@ -75,6 +88,11 @@ class Staging:
         return self._note(tensor, tensor.resolve_conj().resolve_neg().clone().contiguous())
 
     def _note(self, tensor: Tensor, copy: Tensor) -> Tensor:
+        if torch._debug_has_internal_overlap(tensor) == _OVERLAPS:
+            raise RuntimeError(
+                "consort: several elements of a tensor that is to be written are the same memory "
+                "(an expanded tensor): clone it first"
+            )
         copy = copy if copy.is_contiguous() else copy.contiguous()
         self.copies.append((tensor, copy))
         return copy
@@ -111,4 +129,6 @@ def _codes() -> dict[torch.dtype, int]:
 
 
 _CODES = _codes()
+# What PyTorch answers if elements of a tensor are surely the same memory.
+_OVERLAPS = 1
 _BYTES = _CODES[torch.uint8]

@@ -69,6 +69,8 @@ class Begun(Whole):  # type: ignore[misc,valid-type]
         self._op = op
         self._result = result
         self._copies = copies
+        self._is_staged = bool(copies)
+        self._error: Exception | None = None
         self._future: Future | None = None
         self._lock = threading.Lock()
         if copies:
@@ -81,7 +83,7 @@ class Begun(Whole):  # type: ignore[misc,valid-type]
                 f"consort {self._op.operation}: waited {seconds} s, and the call is not done; it "
                 "goes on, and can be waited for again"
             )
-        if self._copies:
+        if self._is_staged:
             self._settle()
         return True
 
@@ -147,20 +149,25 @@ class Begun(Whole):  # type: ignore[misc,valid-type]
         return self._result
 
     def _settle(self) -> None:
-        """Copies what was written elsewhere to where it belongs, once."""
+        """Copies what was written elsewhere to where it belongs, once; whoever comes meanwhile waits."""
         with self._lock:
             copies, self._copies = self._copies, ()
-            bring_back(copies)
+            try:
+                bring_back(copies)
+            except Exception as error:  # noqa: BLE001
+                self._error = error
+            if self._error is not None:
+                raise self._error
 
     def _settle_unheard(self) -> None:
-        """As `_settle`, if the call has succeeded; if not, whoever waits hears of that."""
-        if not self._copies:
+        """As `_settle`, for nobody: whoever waits hears of what went wrong."""
+        if not self._is_staged:
             return
         try:
             self._op.wait()
-        except Exception:
+            self._settle()
+        except Exception:  # noqa: BLE001
             return
-        self._settle()
 
 
 class Several(Whole):  # type: ignore[misc,valid-type]
