@@ -8,10 +8,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
-
 from ranks import Ranks
 from timing import medians
+from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -53,9 +52,9 @@ def row(point: Point, world: int, name: str, time: float) -> dict[str, Any]:
 
 
 def _all_reduce(ranks: Ranks, group: Any, point: Point) -> Callable[[], Any]:
-    tensor = _ones(point, ranks.world)
-    # The greatest stays finite, however often it is taken.
-    return lambda: dist.all_reduce(tensor, op=dist.ReduceOp.MAX, group=group)
+    # Sums of nothing stay finite, however often they are taken.
+    tensor = torch.zeros_like(_ones(point, ranks.world))
+    return lambda: dist.all_reduce(tensor, group=group)
 
 
 def _broadcast(ranks: Ranks, group: Any, point: Point) -> Callable[[], Any]:

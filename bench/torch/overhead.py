@@ -7,7 +7,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
-
 from ranks import Ranks
 from timing import medians
 

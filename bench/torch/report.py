@@ -28,7 +28,9 @@ def overhead(rows: list[dict[str, Any]]) -> None:
 
 def training(rows: list[dict[str, Any]]) -> None:
     """A line for each kind of learner."""
-    print(f"\ntraining {rows[0]['model']} on {rows[0]['ranks']} ranks, milliseconds a step (median)")
+    print(
+        f"\ntraining {rows[0]['model']} on {rows[0]['ranks']} ranks, milliseconds a step (median)"
+    )
     print(f"{'':24}{'step':>10}{'exposed':>10}{'of Gloo':>10}")
     gloo = next(row["exposed_ms"] for row in rows if row["kind"] == "DDP on Gloo")
     for row in rows:

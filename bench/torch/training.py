@@ -1,8 +1,8 @@
 """What communication adds to a step of data-parallel training.
 
-Every rank has the same model several times: one learns alone, the others with the ranks, each in its own
-way. They take turns step by step, after a barrier; a step lasts from the earliest start to the latest end
-over ranks.
+Every rank has the same model several times: one learns alone, the others with the ranks, each in its
+own way. They take turns step by step, after a barrier; a step lasts from the earliest start to the
+latest end over ranks.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from typing import Any
 import consort.torch
 import torch
 import torch.distributed as dist
+from ranks import Ranks
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-
-from ranks import Ranks
 
 
 @dataclass(frozen=True)

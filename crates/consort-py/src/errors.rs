@@ -23,7 +23,7 @@ pub(crate) fn mistake(what: impl Into<String>) -> PyErr {
 pub(crate) fn exception(kind: ErrorKind, text: String, ranks: Vec<u32>) -> PyErr {
     let made = Python::attach(|py| {
         let errors = py.import("consort.errors")?;
-        errors.getattr("_make")?.call1((kind_name(kind), text, ranks)).map(PyErr::from_value)
+        errors.getattr("_make")?.call1((name(kind), text, ranks)).map(PyErr::from_value)
     });
     made.unwrap_or_else(|error| error)
 }
@@ -47,7 +47,7 @@ fn ranks(error: &Error) -> Vec<u32> {
 }
 
 /// What `consort.errors` calls a kind.
-pub(crate) fn kind_name(kind: ErrorKind) -> &'static str {
+fn name(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Mistake => "Mistake",
         ErrorKind::Mismatch => "Mismatch",

@@ -8,7 +8,7 @@ use consort::{Dtype, Lists, Rank, ReduceOp, Tag};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::errors::{kind_name, mistake, raise};
+use crate::errors::{mistake, raise};
 use crate::op::Op;
 use crate::region::Region;
 use crate::store::Store;
@@ -288,11 +288,11 @@ impl Group {
         }
     }
 
-    /// The name of the kind of what has ended the group, and what it says, if it has ended.
-    fn error(&self, py: Python<'_>) -> PyResult<Option<(&'static str, String)>> {
+    /// What has ended the group, if it has ended.
+    fn error(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let group = self.group(None)?;
         let error = py.detach(|| group.error());
-        Ok(error.map(|error| (kind_name(error.kind()), error.to_string())))
+        Ok(error.map(|error| raise(&error).into_value(py).into_any()))
     }
 
     /// The last calls of this rank, in all groups of the job.

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 
 import pytest
-
 from ranks.crews import QUIET, Crews
 
 os.environ.update(QUIET)  # what tests start themselves shall be as quiet as the nursery's ranks

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from programs import basics
 from ranks import Program, programs_in
 from ranks.crews import Crews

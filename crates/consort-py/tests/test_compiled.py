@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 
 import pytest
-
 from programs import compiled
 from ranks import Program, programs_in
 from ranks.crews import Crews

@@ -13,8 +13,9 @@ package is installed.
 ``consort.torch`` has what goes beyond PyTorch's own interface; ``consort.errors`` what can go wrong.
 """
 
+from __future__ import annotations
+
 from consort import errors
-from consort._core import __version__
 from consort.errors import (
     Aborted,
     Deadline,
@@ -24,6 +25,9 @@ from consort.errors import (
     PeerGone,
     SystemTrouble,
 )
+
+#: The version of the package, which the compiled part knows.
+__version__: str
 
 __all__ = [
     "Aborted",
@@ -36,3 +40,12 @@ __all__ = [
     "__version__",
     "errors",
 ]
+
+
+def __getattr__(name: str) -> str:
+    """The compiled part is loaded when it is needed: PyTorch imports this package at its own start."""
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from consort._core import __version__
+
+    return __version__

@@ -8,11 +8,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.utils.data import DataLoader, TensorDataset
-from torch.utils.data.distributed import DistributedSampler
-
 from ranks import Rank, program
 from ranks.stage import join
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
 
 
 @program(world=3)
@@ -312,7 +311,10 @@ def thing(rank: int) -> Any:
 def meet_by(me: Rank, address: str) -> Any:
     """Forms a group by an address; gives a sum over it."""
     dist.init_process_group(
-        me.backend, init_method=address, rank=me.rank, world_size=me.world,
+        me.backend,
+        init_method=address,
+        rank=me.rank,
+        world_size=me.world,
         timeout=timedelta(seconds=40),
     )
     tensor = torch.tensor([me.rank + 1])

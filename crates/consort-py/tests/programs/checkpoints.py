@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from ranks import Rank, program
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -14,7 +15,6 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
 from programs.ddp import data, layers
 from programs.sharding import whole_weights
-from ranks import Rank, program
 
 
 @program()

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from ranks import Rank, program
 
 from programs.coded import (
     DTYPES,
@@ -21,7 +22,6 @@ from programs.coded import (
     op_named,
     ops_of,
 )
-from ranks import Rank, program
 
 
 def for_every_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -49,6 +49,19 @@ def all_reduce_coalesced(me: Rank, name: str) -> None:
                 dist.all_reduce(tensor, op_named(op))
         for tensor in tensors:
             assert_combined(tensor, range(me.world), dtype, op, f"{op} of {tensor.numel()}")
+
+
+@for_every_dtype
+def all_reduce_of_a_list(me: Rank, name: str) -> None:
+    dtype = dtype_named(name)
+    op = "MAX" if not dtype.is_complex else "SUM"
+    tensors = [numbers(me.rank, size, dtype, op) for size in SIZES]
+    real = [torch.view_as_real(each) if dtype.is_complex else each for each in tensors]
+    options = dist.AllreduceCoalescedOptions()
+    options.reduceOp = op_named(op)
+    dist.group.WORLD.allreduce_coalesced(real, options).wait()
+    for tensor in tensors:
+        assert_combined(tensor, range(me.world), dtype, op, f"{tensor.numel()}")
 
 
 @for_every_dtype
@@ -174,6 +187,17 @@ def all_gather_into_tensor_coalesced(me: Rank, name: str) -> None:
 
 
 @for_every_dtype
+def all_gather_of_lists(me: Rank, name: str) -> None:
+    dtype = dtype_named(name)
+    outputs = [[torch.empty(size, dtype=dtype) for size in SIZES] for _ in range(me.world)]
+    inputs = [bits(me.rank, size, dtype) for size in SIZES]
+    dist.group.WORLD.allgather_coalesced(outputs, inputs).wait()
+    for rank, each in enumerate(outputs):
+        for output, size in zip(each, SIZES, strict=True):
+            assert_bits(output, bits(rank, size, dtype), f"{size} from {rank}")
+
+
+@for_every_dtype
 def gather(me: Rank, name: str) -> None:
     dtype = dtype_named(name)
     for root, size in [(0, 7), (1, 0), (2, 4099), (1, 1)]:
@@ -240,6 +264,43 @@ def messages(me: Rank, name: str) -> None:
         dist.recv(incoming, me.previous)
         sending.wait()
         assert_bits(incoming, bits(me.previous, size, dtype), f"{size}")
+
+
+@program(world=3, cases=["20011", "300007", "2000003"])
+def every_collective_of_many_elements(me: Rank, count: str) -> None:
+    # Sizes on both sides of every threshold at which data takes another way.
+    size, dtype = int(count), torch.int32
+    tensor = numbers(me.rank, size, dtype)
+    dist.all_reduce(tensor)
+    assert_combined(tensor, range(3), dtype, "SUM", "all_reduce")
+    tensor = numbers(me.rank, size, dtype)
+    dist.reduce(tensor, 2)
+    if me.rank == 2:
+        assert_combined(tensor, range(3), dtype, "SUM", "reduce")
+    output, whole = torch.empty(size, dtype=dtype), numbers(me.rank, 3 * size, dtype)
+    dist.reduce_scatter_tensor(output, whole)
+    check_part(output, me, me.rank * size, 3 * size, dtype, "SUM")
+    tensor = bits(me.rank, size, dtype)
+    dist.broadcast(tensor, 1)
+    assert_bits(tensor, bits(1, size, dtype), "broadcast")
+    gathered = torch.empty(3 * size, dtype=dtype)
+    dist.all_gather_into_tensor(gathered, bits(me.rank, size, dtype))
+    assert_bits(gathered, joined(size, dtype), "all_gather_into_tensor")
+    outputs = [torch.empty(size, dtype=dtype) for _ in range(3)] if me.rank == 0 else None
+    dist.gather(bits(me.rank, size, dtype), outputs)
+    for rank, each in enumerate(outputs or []):
+        assert_bits(each, bits(rank, size, dtype), f"gather from {rank}")
+    parts = [bits(rank, size, dtype) for rank in range(3)] if me.rank == 2 else None
+    dist.scatter(output, parts, src=2)
+    assert_bits(output, bits(me.rank, size, dtype), "scatter")
+    mine = torch.cat([bits(10 * me.rank + to, size, dtype) for to in range(3)])
+    dist.all_to_all_single(gathered, mine)
+    expected = torch.cat([bits(10 * source + me.rank, size, dtype) for source in range(3)])
+    assert_bits(gathered, expected, "all_to_all_single")
+    sending = dist.isend(bits(me.rank, size, dtype), me.next)
+    dist.recv(output, me.previous)
+    sending.wait()
+    assert_bits(output, bits(me.previous, size, dtype), "message")
 
 
 def joined(size: int, dtype: torch.dtype) -> torch.Tensor:

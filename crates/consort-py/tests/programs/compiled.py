@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from ranks import Rank, program
+from ranks.compare import assert_same
 from torch.nn.parallel import DistributedDataParallel
 
 from programs.ddp import data, layers, train
 from programs.functional import WITH_GRADIENTS, coded, differentiate, everything, plain
-from ranks import Rank, program
-from ranks.compare import assert_same
 
 
 @program(seconds=240, timeout=200)

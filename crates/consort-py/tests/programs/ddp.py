@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from ranks import Rank, program
+from ranks.stage import join
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import (
     default_hooks,
@@ -17,9 +19,6 @@ from torch.distributed.algorithms.join import Join
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 from torch.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
-
-from ranks import Rank, program
-from ranks.stage import join
 
 
 @program()
@@ -109,9 +108,7 @@ def a_static_graph_is_run_twice_through_the_same_layer(me: Rank) -> Any:
 
 @program()
 def gradients_are_views_of_buckets(me: Rank) -> Any:
-    model = DistributedDataParallel(
-        layers(), gradient_as_bucket_view=True, bucket_cap_mb=0.001
-    )
+    model = DistributedDataParallel(layers(), gradient_as_bucket_view=True, bucket_cap_mb=0.001)
     return train(me, model)
 
 
@@ -139,7 +136,9 @@ def a_hook_may_wrap_another(me: Rank) -> Any:
 @program(exact=False)
 def a_hook_may_be_power_sgd(me: Rank) -> Any:
     state = powerSGD_hook.PowerSGDState(
-        dist.group.WORLD, matrix_approximation_rank=2, start_powerSGD_iter=2,
+        dist.group.WORLD,
+        matrix_approximation_rank=2,
+        start_powerSGD_iter=2,
         min_compression_rate=0.5,
     )
     return train_with_hook(me, state, powerSGD_hook.powerSGD_hook, steps=6, bucket=ONE)

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as funcol
-
 from ranks import Rank, program
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from ranks import Rank, program
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy, fully_shard
@@ -24,7 +25,6 @@ from torch.distributed.tensor.parallel import (
 )
 
 from programs.ddp import data, layers
-from ranks import Rank, program
 
 
 @program()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import ctypes
+import gc
 import os
 import pickle
 import signal
@@ -49,7 +50,7 @@ def warm_up() -> None:
     import torch.distributed
     import torch.distributed.checkpoint
     import torch.distributed.fsdp
-    import torch.distributed.tensor.parallel  # noqa: F401
+    import torch.distributed.tensor.parallel
 
     try:
         import consort.torch  # noqa: F401
@@ -62,6 +63,8 @@ def warm_up() -> None:
     threads = os.listdir("/proc/self/task")
     if len(threads) != 1:
         raise RuntimeError(f"imports have started {len(threads) - 1} threads; ranks are forked")
+    # What is here now stays: ranks need not look through it, and so copy it, to collect garbage.
+    gc.freeze()
 
 
 def serve(request: Request) -> None:

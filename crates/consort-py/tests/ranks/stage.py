@@ -37,6 +37,7 @@ def perform(programs: list[tuple[int, Program]], backend: str, rank: int, folder
         Outcome(outcome.kind, outcome.value, outcome.text, log).write(
             outcome_path(folder, rank, index)
         )
+    faulthandler.dump_traceback_later(SECONDS_TO_END, exit=True)
 
 
 def run(program: Program, me: Rank) -> Outcome:
@@ -111,3 +112,5 @@ def read_log(folder: Path, rank: int, start: int) -> str:
 
 
 KEPT: list[dist.ProcessGroup] = []
+
+SECONDS_TO_END = 60  # for what a rank does when it has run all programs

@@ -14,6 +14,7 @@ What goes beyond PyTorch's own interface:
 
 * :class:`Options` for ``pg_options``: how data travels, and what a rank tells of itself
 * :func:`shrink`: go on without the ranks that have died
+* :func:`failure`: what has ended a group
 * :func:`flight_record`: the last calls of this rank, as ``consort trace`` reads them
 * :mod:`symm_mem <consort.torch.symm_mem>`: memory that all ranks of a host reach, as tensors
 * :class:`DistributedDataParallel`: gradients that are averaged where they lie
@@ -29,7 +30,7 @@ from consort.torch._registration import register
 if TYPE_CHECKING:
     from consort.torch import symm_mem
     from consort.torch.data_parallel import DistributedDataParallel
-    from consort.torch.flight import flight_record
+    from consort.torch.flight import failure, flight_record
     from consort.torch.options import Options
     from consort.torch.shrinking import shrink
     from consort.torch.store import Store
@@ -38,6 +39,7 @@ __all__ = [
     "DistributedDataParallel",
     "Options",
     "Store",
+    "failure",
     "flight_record",
     "shrink",
     "symm_mem",
@@ -67,6 +69,7 @@ _PLACES = {
     "DistributedDataParallel": "data_parallel",
     "Options": "options",
     "Store": "store",
+    "failure": "flight",
     "flight_record": "flight",
     "shrink": "shrinking",
     "symm_mem": "symm_mem",

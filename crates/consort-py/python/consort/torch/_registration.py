@@ -14,7 +14,7 @@ def register() -> None:
     """
     try:
         _register()
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         warnings.warn(f"consort is not available in torch.distributed: {error}", stacklevel=2)
 
 

@@ -21,46 +21,43 @@ class Terms:
 
     __slots__ = ("now", "op", "root", "seconds")
 
-    def __init__(self, options: Any, *, op: Any = None, root: Any = None, timeout: Any = None):
-        # PyTorch says since 2.8 whether somebody waits at once; before, nobody knows.
-        self.now = not getattr(options, "asyncOp", True)
-        if timeout is None:
-            timeout = getattr(options, "timeout", None)
-        self.seconds = _seconds(timeout)
-        self.op = op if op is not None else getattr(options, "reduceOp", ReduceOp.SUM)
-        self.root = root if root is not None else getattr(options, "rootRank", 0)
+    def __init__(self, now: bool, seconds: float | None, op: Any = None, root: int = 0) -> None:
+        self.now = now
+        self.seconds = seconds
+        self.op = op
+        self.root = root
 
 
 def terms(options: Any, timeout: Any = None) -> Terms:
     """How a call is to be made that neither combines nor has a root."""
-    return Terms(options, timeout=timeout)
+    if options is None:
+        return Terms(False, _seconds(timeout))
+    return Terms(_is_awaited(options), _seconds(options.timeout))
 
 
 def terms_with_op(options: Any, timeout: Any = None) -> Terms:
     """How a call is to be made whose second argument is its options, or how it combines."""
-    if options is None or hasattr(options, "reduceOp"):
-        return Terms(options, timeout=timeout)
-    return Terms(None, op=options, timeout=timeout)
+    if hasattr(options, "reduceOp"):
+        return Terms(_is_awaited(options), _seconds(options.timeout), options.reduceOp)
+    return Terms(False, _seconds(timeout), ReduceOp.SUM if options is None else options)
 
 
 def terms_with_root(options: Any, timeout: Any = None) -> Terms:
     """How a call is to be made whose second argument is its options, or its root."""
-    if options is None or hasattr(options, "rootRank"):
-        return Terms(options, timeout=timeout)
-    return Terms(None, root=options, timeout=timeout)
+    if hasattr(options, "rootRank"):
+        seconds, op = _seconds(options.timeout), getattr(options, "reduceOp", ReduceOp.SUM)
+        return Terms(_is_awaited(options), seconds, op, options.rootRank)
+    return Terms(False, _seconds(timeout), ReduceOp.SUM, 0 if options is None else options)
 
 
 def combination(op: Any) -> tuple[int, float]:
     """The code of a reduce operation, and the factor that its inputs are multiplied by."""
-    number = _NUMBERS.get(op)
-    if number is None:
-        kind = getattr(op, "op", op)
-        number = int(kind)
-    if number == _PREMUL_SUM:
-        return number, _factor(op)
+    number = int(getattr(op, "op", op))
+    if number < _PREMUL_SUM:
+        return number, 1.0
     if number > _PREMUL_SUM:
         raise RuntimeError(f"consort does not know the reduce operation {op}")
-    return number, 1.0
+    return number, _factor(op)
 
 
 def single(tensors: Tensors, call: str, what: str = "tensor") -> Tensor:
@@ -140,9 +137,16 @@ def check_type(one: Tensor, other: Tensor, call: str) -> None:
         )
 
 
+def _is_awaited(options: Any) -> bool:
+    """Whether somebody waits for the call at once, which PyTorch says since 2.8."""
+    return not getattr(options, "asyncOp", True)
+
+
 def _seconds(timeout: Any) -> float | None:
     """How long a call may take; PyTorch writes less than nothing where it has not been said."""
     if timeout is None:
+        return None
+    if timeout == _UNSET:
         return None
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
     return seconds if seconds >= 0 else None
@@ -156,5 +160,5 @@ def _factor(op: Any) -> float:
     return float(factor)
 
 
-_NUMBERS = {op: int(op) for op in ReduceOp.RedOpType.__members__.values()}
+_UNSET = timedelta(milliseconds=-1)
 _PREMUL_SUM = 8

@@ -54,7 +54,7 @@ class Completers:
                     self._start()
             try:
                 function()
-            except BaseException:  # noqa: BLE001
+            except BaseException:
                 # Nobody waits here: it is shown as any thread's, and the thread goes on.
                 sys.excepthook(*sys.exc_info())
             # What it refers to must not live until the next one comes.

@@ -12,9 +12,10 @@ from typing import Any
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
-from consort import errors
 from consort._core import Group
-from consort.torch import completers, group as groups
+from consort.torch import completers
+from consort.torch import group as groups
+from consort.torch.errors import be_torch_errors
 from consort.torch.group import HAS_BACKENDS, ConsortGroup
 from consort.torch.meeting import meet
 from consort.torch.options import Options
@@ -31,7 +32,10 @@ def create(given: Any, options: Any) -> Any:
         return ConsortGroup(core, given.store)
     if not HAS_BACKENDS:
         raise RuntimeError('consort: mode="backend" needs PyTorch 2.14 or later')
-    return groups.ConsortBackend(core)
+    backend = groups.ConsortBackend(core)
+    # PyTorch may keep no more than its own half of it.
+    groups.kept.add(backend)
+    return backend
 
 
 def _core(given: Any, options: Options) -> Group:
@@ -95,20 +99,10 @@ def _prepare() -> None:
     if _is_prepared:
         return
     _is_prepared = True
-    _be_torch_errors()
+    be_torch_errors()
     keep_works()
     leave_untraced()
     atexit.register(_leave_all)
-
-
-def _be_torch_errors() -> None:
-    """From here on errors are PyTorch's, too, so that programs written for it catch them."""
-    for name, kind in errors._kinds.items():
-        if kind is errors.Mistake:
-            continue
-        both = type(name, (kind, dist.DistBackendError), {"__module__": "consort.errors"})
-        both.__doc__ = kind.__doc__
-        errors._kinds[name] = both
 
 
 def _leave_all() -> None:
@@ -117,7 +111,7 @@ def _leave_all() -> None:
     for group in list(groups.alive):
         try:
             group.shutdown()
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             print(f"consort: could not leave a group in good order: {error}", file=sys.stderr)
 
 

@@ -1,4 +1,4 @@
-"""What a rank has done last."""
+"""What a rank has done last, and what has become of its group."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any
 
 import torch.distributed as dist
 
+from consort._core import Group
+from consort.errors import Error
 from consort.torch.group import ConsortGroup
 
 
@@ -23,7 +25,28 @@ def flight_record(group: Any = None) -> dict[str, Any]:
 
     Times are nanoseconds since 1970, by the clock of the host.
     """
+    return core_of(group).trace()
+
+
+def failure(group: Any = None) -> Error | None:
+    """What has ended the group, or ``None`` if it goes on.
+
+    PyTorch's own DDP and the futures of its works raise a plain ``RuntimeError`` with the text of what
+    happened; this is the exception itself.
+
+        try:
+            loss.backward()
+        except RuntimeError:
+            if not isinstance(consort.torch.failure(), consort.PeerGone):
+                raise
+            consort.torch.shrink()
+    """
+    return core_of(group).error()
+
+
+def core_of(group: Any) -> Group:
+    """The group as the compiled part knows it; that of all if it is `None`."""
     found = dist.group.WORLD if group is None else group
     if not isinstance(found, ConsortGroup):
-        raise TypeError("flight_record: the group is not of backend consort")
-    return found.core.trace()
+        raise TypeError("the group is not of backend consort, or this process is not in it")
+    return found.core

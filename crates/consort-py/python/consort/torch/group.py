@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import Backend, ProcessGroup, Work
 
 from consort._core import Group
+from consort.errors import Aborted, Deadline
 from consort.torch.detail import Fingerprints
 from consort.torch.ops import Operations
 from consort.torch.work import Several
@@ -44,6 +45,7 @@ class Shared(Operations):
     def shutdown(self) -> None:
         """Leaves the group in good order."""
         self._core.leave()
+        kept.discard(self)
 
     def abort(self) -> None:
         """Ends the group on all ranks, at once: what waits in it gets an error that says so."""
@@ -61,13 +63,13 @@ class Shared(Operations):
 
     _set_default_timeout = set_timeout
 
-    def start_coalescing(self, device: Any = None) -> None:  # noqa: ARG002
+    def start_coalescing(self, device: Any = None) -> None:
         """Begins to note calls, which are begun as they come and waited for together."""
         if self._batch is not None:
             raise RuntimeError("consort: calls are being coalesced already")
         self._batch = []
 
-    def end_coalescing(self, device: Any = None) -> Work:  # noqa: ARG002
+    def end_coalescing(self, device: Any = None) -> Work:
         """One work for all calls since `start_coalescing`."""
         if self._batch is None:
             raise RuntimeError("consort: no calls are being coalesced")
@@ -92,7 +94,7 @@ class Shared(Operations):
         return work
 
 
-class ConsortGroup(Shared, ProcessGroup):
+class ConsortGroup(Shared, ProcessGroup):  # type: ignore[misc]
     """A group of processes whose tensors consort moves.
 
     PyTorch makes it (``init_process_group("consort")``, ``new_group``, device meshes) and hands it to
@@ -137,6 +139,8 @@ def _named(cls: type) -> None:
 
 #: Groups that may have to be left when the program ends.
 alive: weakref.WeakSet[Shared] = weakref.WeakSet()
+#: Backends that PyTorch was given by themselves, until they are shut down.
+kept: set[Shared] = set()
 
 if HAS_BACKENDS:
 
@@ -171,18 +175,18 @@ if HAS_BACKENDS:
         def get_error(self) -> Any:
             """What has ended the group, sorted as PyTorch sorts it."""
             kinds = torch._C._distributed_c10d.ErrorType
-            ended = self._core.error()
-            if ended is None:
-                return kinds.SUCCESS
-            return {"Deadline": kinds.TIMEOUT, "Aborted": kinds.REMOTE_ERROR}.get(
-                ended[0], kinds.COMM_ERROR
-            )
+            match self._core.error():
+                case None:
+                    return kinds.SUCCESS
+                case Deadline():
+                    return kinds.TIMEOUT
+                case Aborted():
+                    return kinds.REMOTE_ERROR
+                case _:
+                    return kinds.COMM_ERROR
 
         def start_coalescing(self, device: Any = None) -> None:
-            group = self._whole()
-            (Shared.start_coalescing if group is self else type(group).start_coalescing)(
-                group, device
-            )
+            Shared.start_coalescing(self._whole(), device)
 
         def end_coalescing(self, device: Any = None) -> Work:
             return Shared.end_coalescing(self._whole(), device)

@@ -18,29 +18,29 @@ from consort.errors import _make
 from consort.torch.options import Options
 
 
-def meet(
-    store: Any, rank: int, world: int, timeout: timedelta, options: Options
-) -> _core.Group:
+def meet(store: Any, rank: int, world: int, timeout: timedelta, options: Options) -> _core.Group:
     """Meets the ranks that were given the same store."""
-    seconds = timeout.total_seconds()
-    given = {"rank": rank, "world": world, "timeout": seconds, "options": options}
     if world == 1:
-        return _core.meet(job=_job(), **given)
+        alone = timeout.total_seconds()
+        return _core.meet(rank=0, world=1, job=_job(), timeout=alone, options=options)
     room = _room(store, rank)
     store.set(f"{room}/host/{rank}", _core.host())
     if rank == 0:
         door, invitation = _invite(store, room, world, timeout, options)
     else:
         door, invitation = None, _hear(store, room, world, timeout)
-    given["timeout"] = invitation["timeout"]
     met = _core.meet(
+        rank=rank,
+        world=world,
         job=invitation["job"],
+        timeout=invitation["timeout"],
         address=invitation["address"],
         secret=invitation["secret"],
         door=door,
-        **given,
+        options=options,
     )
-    met.set_timeout(seconds)
+    # Ranks may have been given different ones, and meet all the same.
+    met.set_timeout(timeout.total_seconds())
     return met
 
 
@@ -89,9 +89,7 @@ def _await(store: Any, keys: list[str], timeout: timedelta, world: int, room: st
     try:
         store.wait(keys, timeout)
     except Exception as error:
-        missing = [
-            rank for rank in range(world) if not store.check([f"{room}/host/{rank}"])
-        ]
+        missing = [rank for rank in range(world) if not store.check([f"{room}/host/{rank}"])]
         if not missing:
             raise
         text = (

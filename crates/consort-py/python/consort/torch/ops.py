@@ -65,8 +65,8 @@ class Operations:
         staging = Staging()
         plain = staging.to_change(tensor) if is_root else to_read(tensor)
         here = region(plain)
-        call = (code(tensor, "reduce"), arguments.combination(terms.op), root, here)
-        call = (*call, here if is_root else None)
+        there = here if is_root else None
+        call = (code(tensor, "reduce"), arguments.combination(terms.op), root, here, there)
         return self._make(self._core.reduce, call, plain, [tensor], terms, staging.copies)
 
     def reduce_scatter(
@@ -83,8 +83,9 @@ class Operations:
         arguments.check_size(output, parts[rank].numel(), "reduce_scatter", "output")
         staging = Staging()
         plain, plains = staging.to_write(output), [to_read(part) for part in parts]
-        call = (code(output, "reduce_scatter"), arguments.combination(terms.op))
-        call = (*call, [region(part) for part in plains], region(plain))
+        regions = [region(part) for part in plains]
+        op = arguments.combination(terms.op)
+        call = (code(output, "reduce_scatter"), op, regions, region(plain))
         keep = (plain, plains)
         return self._make(self._core.reduce_scatter, call, keep, [output], terms, staging.copies)
 
@@ -238,8 +239,8 @@ class Operations:
         staging = Staging()
         read = [to_read(tensor) for tensor in inputs]
         written = [staging.to_write(tensor) for tensor in outputs]
-        call = (code_to_move(inputs[0]), True, [region(tensor) for tensor in read])
-        call = (*call, [region(tensor) for tensor in written])
+        here, there = [region(tensor) for tensor in read], [region(tensor) for tensor in written]
+        call = (code_to_move(inputs[0]), True, here, there)
         keep = (read, written)
         return self._make(self._core.all_to_all, call, keep, list(outputs), terms, staging.copies)
 
@@ -276,10 +277,15 @@ class Operations:
             missing = error.ranks if wait_all_ranks else error.ranks[:1]
             named = f"Rank {missing[0]}" if len(missing) == 1 else f"Ranks {_list(missing)}"
             # PyTorch's words first, which logs are searched for.
-            told = (
-                f"Rank {self._core.rank} timed out in monitoredBarrier: {named} failed to pass "
-                f"monitoredBarrier: {error}"
-            )
+            mine = f"Rank {self._core.rank} "
+            if self._core.rank == 0:
+                mine += "timed out in monitoredBarrier"
+            else:
+                mine += (
+                    "successfully reached monitoredBarrier, but received errors while waiting for "
+                    "send/recv from rank 0"
+                )
+            told = f"{mine}: {named} failed to pass monitoredBarrier: {error}"
             again = type(error)(told)
             again.ranks = error.ranks
             raise again from None
@@ -305,8 +311,8 @@ class Operations:
         arguments.check_size(input, elements, "reduce_scatter_single", "input")
         staging = Staging()
         read, written = to_read(input), staging.to_write(output)
-        call = (code(output, "reduce_scatter_single"), arguments.combination(terms.op))
-        call = (*call, region(read), region(written))
+        op = arguments.combination(terms.op)
+        call = (code(output, "reduce_scatter_single"), op, region(read), region(written))
         keep = (read, written)
         return self._make(self._core.reduce_scatter, call, keep, [output], terms, staging.copies)
 

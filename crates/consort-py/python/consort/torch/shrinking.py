@@ -67,14 +67,15 @@ def _register(old: ConsortGroup, core: _core.Group, survivors: list[int]) -> Any
     """Tells PyTorch of a group that its ranks have formed already."""
     ranks = [dist.get_global_rank(old, rank) for rank in survivors]
     patience = timedelta(seconds=core.timeout())
+    name: Any = f"{old.group_name}~{core.name}"
     made = c10d._new_process_group_helper(
         core.world,
         core.rank,
         ranks,
         "consort",
         Store(core.store(), patience),
-        group_name=f"{old.group_name}~{core.name}",
-        pg_options=Options(_given=core),
+        group_name=name,
+        backend_options=Options(_given=core),
         timeout=patience,
         group_desc=f"{old.group_desc}:shrunk",
     )

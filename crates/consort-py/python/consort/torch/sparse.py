@@ -17,7 +17,9 @@ def all_reduce(core: Group, tensor: Tensor, op: tuple[int, float], seconds: floa
     which nothing may come between, so it is done when this returns, asynchronous or not.
     """
     if op[0] != _SUM:
-        raise RuntimeError("consort allreduce: unsupported layout: sparse tensors can only be summed")
+        raise RuntimeError(
+            "consort allreduce: unsupported layout: sparse tensors can only be summed"
+        )
     mine = tensor.coalesce()
     indices, values = mine._indices().contiguous(), mine._values().contiguous()
     counts = _gather(core, torch.tensor([indices.shape[1]]), [1] * core.world, seconds)

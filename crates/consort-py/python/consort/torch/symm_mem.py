@@ -25,11 +25,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from consort import _core
-from consort.torch.group import ConsortGroup
+from consort.torch.flight import core_of
 
 
 def empty(
@@ -49,7 +48,7 @@ def empty(
     shape = _shape(size)
     dtype = torch.get_default_dtype() if dtype is None else dtype
     elements = math.prod(shape)
-    core = _core_of(group)
+    core = core_of(group)
     memory = core.symmetric(max(elements * dtype.itemsize, 1), channels)
     tensor = _over(memory, memory.rank, 0, elements, dtype).reshape(shape)
     _handles[tensor.untyped_storage().data_ptr()] = Handle(memory)
@@ -57,7 +56,7 @@ def empty(
     return tensor
 
 
-def rendezvous(tensor: Tensor, group: Any = None) -> Handle:  # noqa: ARG001
+def rendezvous(tensor: Tensor, group: Any = None) -> Handle:
     """The windows of all ranks, of which this tensor is in this rank's."""
     handle = _handles.get(tensor.untyped_storage().data_ptr())
     if handle is None:
@@ -111,7 +110,7 @@ class Handle:
         """Waits until every rank has come here, and sees what each has written before."""
         self._memory.barrier(channel, _seconds(timeout_ms))
 
-    def put_signal(self, dst_rank: int, channel: int = 0, timeout_ms: int = 0) -> None:  # noqa: ARG002
+    def put_signal(self, dst_rank: int, channel: int = 0, timeout_ms: int = 0) -> None:
         """Raises a counter of another rank, which can then see what was written before."""
         self._memory.put_signal(dst_rank, channel)
 
@@ -130,13 +129,6 @@ def _over(
     window = (ctypes.c_ubyte * (elements * dtype.itemsize)).from_address(start)
     window.keeps = memory  # type: ignore[attr-defined]
     return torch.frombuffer(window, dtype=torch.uint8).view(dtype)
-
-
-def _core_of(group: Any) -> _core.Group:
-    found = dist.group.WORLD if group is None else group
-    if not isinstance(found, ConsortGroup):
-        raise TypeError("symm_mem: the group is not of backend consort")
-    return found.core
 
 
 def _shape(size: tuple[Any, ...]) -> tuple[int, ...]:

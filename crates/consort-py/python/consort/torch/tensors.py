@@ -14,7 +14,7 @@ Region = tuple[int, int]
 
 def check(tensor: Tensor, call: str) -> None:
     """Refuses what is no plain tensor on the CPU."""
-    if tensor.device.type != "cpu":
+    if not tensor.is_cpu:
         raise RuntimeError(
             f"consort {call}: unsupported device type {tensor.device.type}: consort moves tensors "
             "on the CPU"

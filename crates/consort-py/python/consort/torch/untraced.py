@@ -31,7 +31,7 @@ def leave_untraced() -> None:
 
 def _skip() -> Callable[[CodeType], None] | None:
     """What has the compiler pass over a function; `None` where it is called otherwise."""
-    frames = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
+    frames: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
     if hasattr(frames, "skip_code"):
         return frames.skip_code
     if not hasattr(frames, "set_code_exec_strategy"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Sequence
 from datetime import timedelta
@@ -9,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 from torch._C._distributed_c10d import Work
-from torch.futures import Future
+from torch.futures import Future, collect_all
 
 from consort._core import Op
 from consort.torch import completers
@@ -24,7 +25,7 @@ class Done(Whole):  # type: ignore[misc,valid-type]
         Whole.__init__(self)
         self._result = result
 
-    def wait(self, timeout: timedelta = timedelta(0)) -> bool:  # noqa: ARG002
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         return True
 
     def is_completed(self) -> bool:
@@ -63,17 +64,14 @@ class Begun(Whole):  # type: ignore[misc,valid-type]
     case, by whoever comes first: the one who waits, or a thread that is told when the call is done.
     """
 
-    def __init__(
-        self, op: Op, result: Any, copies: Sequence[tuple[Tensor, Tensor]] = (), after: Any = None
-    ) -> None:
+    def __init__(self, op: Op, result: Any, copies: Sequence[tuple[Tensor, Tensor]] = ()) -> None:
         Whole.__init__(self)
         self._op = op
         self._result = result
         self._copies = copies
-        self._after = after
         self._future: Future | None = None
         self._lock = threading.Lock()
-        if copies or after is not None:
+        if copies:
             completers.when_done(op, self._settle_unheard)
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
@@ -83,7 +81,7 @@ class Begun(Whole):  # type: ignore[misc,valid-type]
                 f"consort {self._op.operation}: waited {seconds} s, and the call is not done; it "
                 "goes on, and can be waited for again"
             )
-        if self._copies or self._after is not None:
+        if self._copies:
             self._settle()
         return True
 
@@ -101,7 +99,7 @@ class Begun(Whole):  # type: ignore[misc,valid-type]
             return None
         try:
             self.wait()
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             return error
         return None
 
@@ -118,11 +116,15 @@ class Begun(Whole):  # type: ignore[misc,valid-type]
         with self._lock:
             if self._future is not None:
                 return self._future
-            self._future = future = Future()
+            done: Future = Future()
+            # An exception that is raised there reaches those who wait in PyTorch's compiled part,
+            # which would take one that the future is given for a result.
+            self._future = future = done.then(self._outcome)
+        tell = functools.partial(done.set_result, None)
         if self._op.is_done():
-            self._complete()
+            tell()
         else:
-            completers.when_done(self._op, self._complete)
+            completers.when_done(self._op, tell)
         return future
 
     def source_rank(self) -> int:
@@ -139,32 +141,24 @@ class Begun(Whole):  # type: ignore[misc,valid-type]
     def block_current_stream(self) -> None:
         self.wait()
 
-    def _complete(self) -> None:
-        """Tells the future what came of the call."""
-        assert self._future is not None
-        try:
-            self.wait()
-        except Exception as error:  # noqa: BLE001
-            self._future.set_exception(error)
-        else:
-            self._future.set_result(self._result)
+    def _outcome(self, done: Future) -> Any:
+        """What the future gives."""
+        self.wait()
+        return self._result
 
     def _settle(self) -> None:
-        """Does what is left to do after the call, once."""
+        """Copies what was written elsewhere to where it belongs, once."""
         with self._lock:
             copies, self._copies = self._copies, ()
-            after, self._after = self._after, None
             bring_back(copies)
-            if after is not None:
-                after()
 
     def _settle_unheard(self) -> None:
         """As `_settle`, if the call has succeeded; if not, whoever waits hears of that."""
-        if not (self._copies or self._after is not None):
+        if not self._copies:
             return
         try:
             self._op.wait()
-        except Exception:  # noqa: BLE001
+        except Exception:
             return
         self._settle()
 
@@ -199,22 +193,12 @@ class Several(Whole):  # type: ignore[misc,valid-type]
         return self._result
 
     def get_future(self) -> Future:
-        from torch.futures import collect_all
+        return collect_all([work.get_future() for work in self._works]).then(self._outcome)
 
-        future: Future = Future()
-        result = self._result
-
-        def tell(all_done: Future) -> None:
-            try:
-                for part in all_done.value():
-                    part.value()
-            except Exception as error:  # noqa: BLE001
-                future.set_exception(error)
-            else:
-                future.set_result(result)
-
-        collect_all([work.get_future() for work in self._works]).add_done_callback(tell)
-        return future
+    def _outcome(self, done: Future) -> Any:
+        for part in done.value():
+            part.value()
+        return self._result
 
     def source_rank(self) -> int:
         raise RuntimeError("source_rank is known only of a receive")

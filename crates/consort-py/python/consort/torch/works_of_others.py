@@ -49,7 +49,7 @@ def keep_works() -> None:
         _kept[reducer] = work
         return hand_over(reducer, work, *rest, **named)
 
-    Reducer._set_forward_pass_work_handle = hand_over_whole
+    setattr(Reducer, hand_over.__name__, hand_over_whole)
 
 
 def _version() -> tuple[int, int]:
