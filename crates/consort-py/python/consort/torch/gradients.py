@@ -1,11 +1,11 @@
 """Gradients that lie in buckets, and are averaged while backward computes others.
 
-Every parameter has a hook that autograd calls when its gradient is complete. It puts the gradient
-where it travels, unless autograd has added to it there, and tells the reducer (in the compiled
-part), which sends a bucket when all of it has come. When backward ends, the averages are where the
-gradients were.
+Every parameter has a hook that autograd calls when its gradient is complete. Then the gradient is
+put where it travels, unless autograd has added to it there, and the reducer (in the compiled part)
+is told of it, which sends a bucket when all of it has come. When backward ends, the averages are
+where the gradients were.
 
-Who may touch the memory when: from the hook of a parameter until backward ends its gradient is the
+Who may touch the memory when: from when the reducer is told until backward ends a gradient is the
 reducer's. Nothing here reads or writes it meanwhile, and autograd has no reason to: it has added up
 all there was to add. (A gradient that comes in several parts is the exception: then the graph has
 to be declared static, and the reducer takes the place with the last part.)
@@ -67,8 +67,8 @@ class Gradients:
             self._pending.clear()
             raise RuntimeError(
                 "DistributedDataParallel of consort: gradients of the last backward pass were not "
-                "averaged, as it did not come from what the model had given: compute every loss from "
-                "that, or none"
+                "averaged, as it did not come from what the model had given: compute every loss "
+                "from that, or none"
             )
         self._is_averaged = is_averaged
         self._pending.clear()
@@ -106,10 +106,11 @@ class Gradients:
         for number, parameter in enumerate(self._parameters):
             mine, other = self._watched, self._listed
             hook: Any = self._came
+            register = parameter.register_post_accumulate_grad_hook  # type: ignore[attr-defined]
             if number not in watched and self._views[number] is not None:
                 mine, other, hook = other, mine, self._pending.append
             if number not in mine:
-                mine[number] = parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[attr-defined]
+                mine[number] = register(hook)
             if number in other:
                 other.pop(number).remove()
 
@@ -195,8 +196,8 @@ class Gradients:
             self._parameters[number].grad = self._views[number]
         for number, rows, values in by_rows:
             self._parameters[number].grad = _of_rows(self._parameters[number], rows, values)
-        # In the first passes it is looked at when each gradient comes. And if backward does not come
-        # from what the model gives, any parameter may be the first.
+        # In the first passes it is looked at when each gradient comes. And if backward does not
+        # come from what the model gives, any parameter may be the first.
         self._passes += 1
         may_be_listed = self._is_heard and self._passes > _LOOKED_AT
         self._is_heard = False
