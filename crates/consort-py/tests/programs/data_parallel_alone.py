@@ -146,7 +146,7 @@ def an_exception_in_backward_is_told_to_all(me: Rank) -> Any:
     seen = []
     for step in range(9):
         # Nothing has come, so that nothing has happened.
-        seen.append(said(lambda: model(data(me, step), "at once").square().mean().backward()))
+        seen.append(said(lambda: model(data(me, step), "at once").square().mean().backward()))  # noqa: B023
         model.zero_grad()
         model(data(me, step), "nowhere").square().mean().backward()
         seen.append(gradients(model))

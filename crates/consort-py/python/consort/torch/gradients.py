@@ -106,7 +106,7 @@ class Gradients:
         for number, parameter in enumerate(self._parameters):
             mine, other = self._watched, self._listed
             hook: Any = self._came
-            register = parameter.register_post_accumulate_grad_hook  # type: ignore[attr-defined]
+            register = parameter.register_post_accumulate_grad_hook
             if number not in watched and self._views[number] is not None:
                 mine, other, hook = other, mine, self._pending.append
             if number not in mine:
@@ -130,7 +130,9 @@ class Gradients:
 
     def _see_to_pending(self) -> None:
         """Puts the gradients on the list where they travel, and tells the reducer of them."""
-        numbers, sources, places = [], [], []
+        numbers: list[int] = []
+        sources: list[Any] = []
+        places: list[Tensor] = []
         for parameter in self._pending:
             number = self._numbers[id(parameter)]
             view, gradient = self._views[number], parameter.grad
@@ -168,13 +170,13 @@ class Gradients:
 
     def _hear_of_others(self, gradient: Tensor) -> None:
         """Backward of a pass that is not averaged has come to what the model has given."""
-        Variable._execution_engine.queue_callback(self._pending.clear)  # type: ignore[attr-defined]
+        Variable._execution_engine.queue_callback(self._pending.clear)
 
     def _await_end(self) -> None:
         """Has autograd tell when the pass ends that it is in."""
         if not self._is_awaited:
             self._is_awaited = True
-            Variable._execution_engine.queue_callback(_End(self))  # type: ignore[attr-defined]
+            Variable._execution_engine.queue_callback(_End(self))
 
     def _end(self) -> None:
         """Backward has ended: waits for the averages."""
@@ -270,7 +272,8 @@ def _of_rows(parameter: Tensor, rows: bytes, values: bytes) -> Tensor:
     """A gradient of which only some rows are there."""
     shape = parameter.shape
     if not rows:
-        return torch.sparse_coo_tensor(size=shape, dtype=parameter.dtype)
+        none, nothing = torch.empty(1, 0, dtype=torch.int64), parameter.new_empty(0, *shape[1:])
+        return torch.sparse_coo_tensor(none, nothing, shape)
     numbers = torch.frombuffer(bytearray(rows), dtype=torch.int64).unsqueeze(0)
     found = torch.frombuffer(bytearray(values), dtype=parameter.dtype).view(-1, *shape[1:])
     return torch.sparse_coo_tensor(numbers, found, shape, is_coalesced=True)
