@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from typing import Any
 
 import collectives
@@ -22,30 +23,33 @@ import training
 from ranks import together
 
 
+Rows = list[dict[str, Any]]
+
+
 def main() -> None:
     said = arguments()
-    records: list[dict[str, Any]] = []
     if "overhead" in said.parts:
-        records += told(together(1, overhead.measure), report.overhead, said.json)
+        tell(together(1, overhead.measure), report.overhead, said.json)
     if "collectives" in said.parts:
         for ranks in said.ranks:
             points = collectives.points(said.ops, said.dtypes, said.bytes)
             rows = together(ranks, collectives.measure, points, said.seconds)
-            records += told(rows, report.collectives, said.json)
+            tell(rows, report.collectives, said.json)
     if "ddp" in said.parts:
         for model in training.MODELS:
             rows = together(said.ddp_ranks, training.measure, model, said.steps)
-            records += told(rows, report.training, said.json)
+            tell(rows, report.training, said.json)
 
 
-def told(rows: list[dict[str, Any]], tell: Any, as_json: bool) -> list[dict[str, Any]]:
-    """Tells what was measured, and gives it on."""
-    if as_json:
-        for row in rows:
-            print(json.dumps(row), flush=True)
-    else:
-        tell(rows)
-    return rows
+def tell(
+    rows: list[dict[str, Any]], as_table: Callable[[list[dict[str, Any]]], None], as_json: bool
+) -> None:
+    """Tells what was measured."""
+    if not as_json:
+        as_table(rows)
+        return
+    for row in rows:
+        print(json.dumps(row), flush=True)
 
 
 def arguments() -> argparse.Namespace:

@@ -238,7 +238,7 @@ impl Group {
         self.post(dtype, region, Way::From(from.map(Rank::from)), tag, manner)
     }
 
-    /// A barrier that names every rank that does not come in time, and ends nothing.
+    /// A barrier that names every rank that does not come in time, which ends the group.
     #[pyo3(signature = (seconds=None))]
     fn monitored_barrier(&self, py: Python<'_>, seconds: Option<f64>) -> PyResult<()> {
         let group = self.group(seconds)?;
@@ -352,7 +352,8 @@ impl Group {
     fn make(&self, py: Python<'_>, task: Task, manner: Manner<'_>) -> PyResult<Option<Op>> {
         let group = self.group(manner.seconds)?;
         if manner.now {
-            let made = py.detach(|| group.call(&task.call(&mut Lists::default())));
+            // The group may be left meanwhile, and its last hold be this one.
+            let made = py.detach(move || group.call(&task.call(&mut Lists::default())));
             return made.map(|()| None).map_err(|error| raise(&error));
         }
         let held = Held { task, _tensors: manner.tensors.unbind() };

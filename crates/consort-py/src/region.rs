@@ -10,8 +10,10 @@ use crate::errors::mistake;
 /// Some bytes of a tensor: where they begin, and how many they are.
 ///
 /// It is made of what Python says, and nothing can check that. The package makes one only of a tensor
-/// that it has in its hands, and hands over a reference to it with the call ([`Held`](crate::task::Held)),
-/// so the memory is there for as long as anything of that call is.
+/// that it has in its hands, and hands over a reference with the call ([`Held`](crate::task::Held)): to
+/// the tensor if it waits for the call, to its storage if not, as a tensor may be given another one
+/// meanwhile. So the memory is there for as long as anything of that call is, unless the program
+/// resizes the storage itself, which no backend of PyTorch's can stand.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Region(usize, usize);
 
@@ -34,7 +36,7 @@ impl Region {
         // A tensor without elements may be nowhere.
         let start = NonNull::new(ptr::with_exposed_provenance_mut(address));
         let start = start.unwrap_or(NonNull::dangling());
-        // SAFETY: the package has made it of a tensor that lies there, which is kept alive until the
+        // SAFETY: the package has made it of a tensor that lies there, whose storage is kept until the
         // call that this is for has ended; no Rust reference to the memory of a tensor exists.
         unsafe { Target::from_raw(start, len) }
     }

@@ -91,7 +91,8 @@ impl Parts {
 }
 
 /// A call that keeps the tensors whose memory it is made on. A thread that has no hold on the
-/// interpreter may drop it: PyO3 notes the reference, and gives it back when some thread has.
+/// interpreter may drop it: PyO3 notes the reference, and gives it back when a thread that has one next
+/// comes into this module.
 pub(crate) struct Held {
     pub(crate) task: Task,
     pub(crate) _tensors: Py<PyAny>,

@@ -46,6 +46,11 @@ class SystemTrouble(Error):
     """The operating system refused something, or what came is damaged."""
 
 
+def mistake(text: str) -> Mistake:
+    """The exception for a call that makes no sense."""
+    return Mistake(f"consort {text}")
+
+
 def _make(kind: str, text: str, ranks: list[int]) -> Error:
     """The exception for an error of the compiled part."""
     for ours, theirs in _words.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from typing import Any
 
@@ -15,7 +16,9 @@ def register() -> None:
     try:
         _register()
     except Exception as error:
-        warnings.warn(f"consort is not available in torch.distributed: {error}", stacklevel=2)
+        # A warning may have been made an error.
+        with contextlib.suppress(Warning):
+            warnings.warn(f"consort is not available in torch.distributed: {error}", stacklevel=2)
 
 
 def _register() -> None:

@@ -13,6 +13,8 @@ from typing import Any
 from torch import Tensor
 from torch.distributed import ReduceOp
 
+from consort.errors import mistake
+
 Tensors = Tensor | Sequence[Tensor]
 
 
@@ -56,7 +58,7 @@ def combination(op: Any) -> tuple[int, float]:
     if number < _PREMUL_SUM:
         return number, 1.0
     if number > _PREMUL_SUM:
-        raise RuntimeError(f"consort does not know the reduce operation {op}")
+        raise mistake(f"does not know the reduce operation {op}")
     return number, _factor(op)
 
 
@@ -65,11 +67,9 @@ def single(tensors: Tensors, call: str, what: str = "tensor") -> Tensor:
     if isinstance(tensors, Tensor):
         return tensors
     if len(tensors) == 0:
-        raise RuntimeError(f"consort {call}: requires non-empty {what} list")
+        raise mistake(f"{call}: requires non-empty {what} list")
     if len(tensors) != 1:
-        raise RuntimeError(
-            f"consort {call}: requires a single-element {what} list, got {len(tensors)}"
-        )
+        raise mistake(f"{call}: requires a single-element {what} list, got {len(tensors)}")
     return tensors[0]
 
 
@@ -78,18 +78,14 @@ def single_list(lists: Any, call: str, what: str) -> list[Tensor]:
     if len(lists) > 0 and isinstance(lists[0], Tensor):
         return list(lists)
     if len(lists) != 1:
-        raise RuntimeError(
-            f"consort {call}: requires a single-element {what} list containing a list of tensors"
-        )
+        raise mistake(f"{call}: requires a single-element {what} list containing a list of tensors")
     return list(lists[0])
 
 
 def check_root(root: int, world: int, call: str) -> int:
     """Refuses a root that is nobody."""
     if not 0 <= root < world:
-        raise RuntimeError(
-            f"consort {call}: invalid root rank: {root} is not in a group of {world}"
-        )
+        raise mistake(f"{call}: invalid root rank: {root} is not in a group of {world}")
     return root
 
 
@@ -97,24 +93,24 @@ def check_root_tensor(options: Any, call: str) -> None:
     """Refuses a root tensor other than the only one."""
     tensor = getattr(options, "rootTensor", 0)
     if tensor != 0:
-        raise RuntimeError(f"consort {call}: invalid root tensor: {tensor}, and there is only one")
+        raise mistake(f"{call}: invalid root tensor: {tensor}, and there is only one")
 
 
 def check_list(tensors: Sequence[Tensor], like: Tensor, world: int, call: str, what: str) -> None:
     """Refuses a list that has not one tensor of the same type for each rank."""
     if len(tensors) != world:
-        raise RuntimeError(
-            f"consort {call}: invalid {what} tensor list: {len(tensors)} tensors for {world} ranks"
+        raise mistake(
+            f"{call}: invalid {what} tensor list: {len(tensors)} tensors for {world} ranks"
         )
     for index, tensor in enumerate(tensors):
         if tensor.dtype != like.dtype:
-            raise RuntimeError(
-                f"consort {call}: invalid tensor type at index {index} of the {what}s (expected "
+            raise mistake(
+                f"{call}: invalid tensor type at index {index} of the {what}s (expected "
                 f"{like.dtype}, got {tensor.dtype})"
             )
         if tensor.layout != like.layout:
-            raise RuntimeError(
-                f"consort {call}: invalid tensor layout at index {index} of the {what}s (expected "
+            raise mistake(
+                f"{call}: invalid tensor layout at index {index} of the {what}s (expected "
                 f"{like.layout}, got {tensor.layout})"
             )
 
@@ -122,8 +118,8 @@ def check_list(tensors: Sequence[Tensor], like: Tensor, world: int, call: str, w
 def check_size(tensor: Tensor, elements: int, call: str, what: str) -> None:
     """Refuses a tensor of another size."""
     if tensor.numel() != elements:
-        raise RuntimeError(
-            f"consort {call}: invalid tensor size: the {what} has {tensor.numel()} elements, and "
+        raise mistake(
+            f"{call}: invalid tensor size: the {what} has {tensor.numel()} elements, and "
             f"{elements} are wanted"
         )
 
@@ -131,10 +127,38 @@ def check_size(tensor: Tensor, elements: int, call: str, what: str) -> None:
 def check_type(one: Tensor, other: Tensor, call: str) -> None:
     """Refuses an input and an output that differ in what their bytes mean."""
     if one.dtype != other.dtype:
-        raise RuntimeError(
-            f"consort {call}: invalid tensor type: the input is {other.dtype}, the output "
-            f"{one.dtype}"
+        raise mistake(
+            f"{call}: invalid tensor type: the input is {other.dtype}, the output {one.dtype}"
         )
+
+
+def check_pairs(outputs: Sequence[Tensor], inputs: Sequence[Tensor], call: str) -> None:
+    """Refuses lists that are empty or of different lengths."""
+    if len(inputs) == 0:
+        raise mistake(f"{call}: requires non-empty input tensor list")
+    if len(outputs) != len(inputs):
+        raise mistake(
+            f"{call}: invalid output tensor list: {len(outputs)} outputs for {len(inputs)} inputs"
+        )
+
+
+def check_tag(tag: int) -> int:
+    """Refuses what no message can be called."""
+    if not 0 <= tag < 1 << 32:
+        raise mistake(f"messages: a tag is a number from 0 up to {(1 << 32) - 1}, not {tag}")
+    return tag
+
+
+def check_peer(rank: int, world: int, call: str) -> int:
+    """Refuses a rank that is nobody."""
+    if not 0 <= rank < world:
+        raise mistake(f"{call}: there is no rank {rank} in a group of {world}")
+    return rank
+
+
+def is_empty_list(lists: Any) -> bool:
+    """Whether there is nothing in a list of lists."""
+    return all(not isinstance(one, Tensor) and len(one) == 0 for one in lists)
 
 
 def _is_awaited(options: Any) -> bool:

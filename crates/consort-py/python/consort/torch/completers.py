@@ -42,16 +42,13 @@ class Completers:
 
     def _start(self) -> None:
         thread = threading.Thread(target=self._run, name="consort completer", daemon=True)
+        thread.start()
         self._threads.add(thread)
         self._idle += 1
-        thread.start()
 
     def _run(self) -> None:
         while (function := self._queue.take()) is not None:
-            with self._lock:
-                self._idle -= 1
-                if self._idle == 0:
-                    self._start()
+            self._keep_one_idle()
             try:
                 function()
             except BaseException:
@@ -64,6 +61,18 @@ class Completers:
                     self._threads.discard(threading.current_thread())
                     return
                 self._idle += 1
+
+    def _keep_one_idle(self) -> None:
+        """Has somebody else wait for what comes while this thread is inside a function."""
+        with self._lock:
+            self._idle -= 1
+            if self._idle > 0:
+                return
+            try:
+                self._start()
+            except RuntimeError as error:
+                # Functions that wait for each other may then wait for ever; most do not.
+                print(f"consort: no thread to complete futures with: {error}", file=sys.stderr)
 
 
 def when_done(op: Op, function: Callable[[], None]) -> None:

@@ -9,6 +9,7 @@ import sys
 import weakref
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
@@ -47,6 +48,11 @@ def _core(given: Any, options: Options) -> Group:
     if world is None or not ranks:
         rank, size = given.group_rank, given.group_size
         return meet(given.store, rank, size, given.timeout, options)
+    if options != Options(mode=options.mode, debug=options.debug):
+        raise ValueError(
+            "pg_options of new_group: a part of a group travels as the whole does; say how in "
+            "init_process_group"
+        )
     name = _name(world, given.group_id, ranks)
     return world.core.among(name, ranks, given.timeout.total_seconds())
 
@@ -72,7 +78,7 @@ def _world() -> Any:
         return default
     if HAS_BACKENDS:
         try:
-            backend = default._get_backend(groups.torch.device("cpu"))
+            backend = default._get_backend(torch.device("cpu"))
         except RuntimeError:
             return None
         if isinstance(backend, groups.ConsortBackend):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from consort._core import Group
 from consort.errors import _make
-from consort.torch.tensors import region
+from consort.torch.tensors import BYTES, region
 
 
 class Fingerprints:
@@ -24,19 +24,22 @@ class Fingerprints:
     def __init__(self, core: Group) -> None:
         self._core = core
         self._count = 0
+        #: How many calls of the group were made only to compare others.
+        self.calls = 0
 
-    def compare(self, operation: str, call: tuple[Any, ...], keep: Any) -> None:
+    def compare(self, operation: str, keep: Any, seconds: float | None) -> None:
         """Raises on every rank if they are about to do different things."""
         self._count += 1
         shapes = [] if operation in _MAY_DIFFER else _shapes(_common(operation, keep))
         mine = f"{operation} of {', '.join(shapes)}" if shapes else operation
-        digests = self._gather(_fixed(hashlib.blake2b(mine.encode(), digest_size=32).digest(), 32))
+        digest = hashlib.blake2b(mine.encode(), digest_size=32).digest()
+        digests = self._gather(_fixed(digest, 32), seconds)
         if all(torch.equal(digest, digests[0]) for digest in digests):
             return
-        texts = self._gather(_fixed(mine.encode(), _LONGEST))
+        texts = self._gather(_fixed(mine.encode(), _LONGEST), seconds)
         told = [bytes(text.tolist()).rstrip(b"\0").decode(errors="replace") for text in texts]
         lines = "\n".join(f"  rank {rank}: {text}" for rank, text in enumerate(told))
-        different = [rank for rank, text in enumerate(told) if text != told[0]]
+        different = [rank for rank, one in enumerate(digests) if not torch.equal(one, digests[0])]
         raise _make(
             "Mismatch",
             f"group {self._core.name}: ranks are about to make different calls (call {self._count} "
@@ -44,10 +47,11 @@ class Fingerprints:
             [0, *different],
         )
 
-    def _gather(self, mine: Tensor) -> list[Tensor]:
+    def _gather(self, mine: Tensor, seconds: float | None) -> list[Tensor]:
+        self.calls += 1
         parts = [torch.empty_like(mine) for _ in range(self._core.world)]
         regions = [region(part) for part in parts]
-        self._core.all_gather(_U8, region(mine), regions, ((mine, parts), True, None))
+        self._core.all_gather(BYTES, region(mine), regions, ((mine, parts), True, seconds))
         return parts
 
 
@@ -67,7 +71,7 @@ def _shapes(keep: Any) -> list[str]:
 
 
 def _fixed(text: bytes, length: int) -> Tensor:
-    return torch.tensor(list(text[:length].ljust(length, b"\0")), dtype=torch.uint8)
+    return torch.tensor(list(text[:length].ljust(length, b"\0")), dtype=torch.uint8, device="cpu")
 
 
 # Only some ranks have all the tensors of these, or each has tensors of its own shapes.
@@ -75,4 +79,3 @@ _MAY_DIFFER = {"gather", "scatter", "all_to_all"}
 # Each rank's own part may have its own size.
 _OF_PARTS = {"all_gather", "reduce_scatter"}
 _LONGEST = 512
-_U8 = 10

@@ -6,7 +6,7 @@ Once a group is made, whoever catches ``consort.PeerGone`` catches these, and so
 
 from __future__ import annotations
 
-from torch.distributed import DistBackendError
+from torch.distributed import DistBackendError, DistStoreError
 
 from consort import errors
 
@@ -29,6 +29,14 @@ class Aborted(errors.Aborted, DistBackendError):
 
 class SystemTrouble(errors.SystemTrouble, DistBackendError):
     __doc__ = errors.SystemTrouble.__doc__
+
+
+class StoreDeadline(errors.Deadline, DistStoreError):
+    """A key did not appear in the store in time."""
+
+
+class StoreTrouble(errors.SystemTrouble, DistStoreError):
+    """The store refused something, or is gone."""
 
 
 def be_torch_errors() -> None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch.distributed as dist
-
-from consort._core import Group
 from consort.errors import Error
-from consort.torch.group import ConsortGroup
+from consort.torch.group import core_of
 
 
 def flight_record(group: Any = None) -> dict[str, Any]:
@@ -25,7 +22,7 @@ def flight_record(group: Any = None) -> dict[str, Any]:
 
     Times are nanoseconds since 1970, by the clock of the host.
     """
-    return core_of(group).trace()
+    return core_of(group, "flight_record").trace()
 
 
 def failure(group: Any = None) -> Error | None:
@@ -41,12 +38,4 @@ def failure(group: Any = None) -> Error | None:
                 raise
             consort.torch.shrink()
     """
-    return core_of(group).error()
-
-
-def core_of(group: Any) -> Group:
-    """The group as the compiled part knows it; that of all if it is `None`."""
-    found = dist.group.WORLD if group is None else group
-    if not isinstance(found, ConsortGroup):
-        raise TypeError("the group is not of backend consort, or this process is not in it")
-    return found.core
+    return core_of(group, "failure").error()

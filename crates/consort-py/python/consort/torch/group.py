@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from datetime import timedelta
 from typing import Any
@@ -24,11 +25,13 @@ class Shared(Operations):
     """What PyTorch's group and its backend have in common beside their calls."""
 
     _batch: list[Work] | None = None
+    # The thread whose calls are noted.
+    _noting = 0
 
-    def _join(self, core: Group) -> None:
+    def _join(self, core: Group, fingerprints: Fingerprints | None = None) -> None:
         self._core = core
         is_checked = dist.get_debug_level() == dist.DebugLevel.DETAIL
-        self._fingerprints = Fingerprints(core) if is_checked else None
+        self._fingerprints = fingerprints or (Fingerprints(core) if is_checked else None)
         alive.add(self)
 
     @property
@@ -37,10 +40,10 @@ class Shared(Operations):
         return self._core
 
     def getBackendName(self) -> str:
+        """The name by which PyTorch knows it."""
         return "consort"
 
-    def name(self) -> str:
-        return "consort"
+    name = getBackendName
 
     def shutdown(self) -> None:
         """Leaves the group in good order."""
@@ -55,7 +58,9 @@ class Shared(Operations):
         """Numbers are the group's own: every rank counts its calls from 0."""
 
     def _get_sequence_number_for_group(self) -> int:
-        return self._core.calls()
+        """How many calls the program has made in the group."""
+        compared = 0 if self._fingerprints is None else self._fingerprints.calls
+        return self._core.calls() - compared
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Has calls wait so long for other ranks from now on."""
@@ -64,10 +69,12 @@ class Shared(Operations):
     _set_default_timeout = set_timeout
 
     def start_coalescing(self, device: Any = None) -> None:
-        """Begins to note calls, which are begun as they come and waited for together."""
-        if self._batch is not None:
-            raise RuntimeError("consort: calls are being coalesced already")
-        self._batch = []
+        """Begins to note calls of this thread, which are begun as they come and waited for together.
+
+        What was noted before and never waited for is forgotten: PyTorch does not say when an exception
+        has ended a batch.
+        """
+        self._batch, self._noting = [], threading.get_ident()
 
     def end_coalescing(self, device: Any = None) -> Work:
         """One work for all calls since `start_coalescing`."""
@@ -89,7 +96,7 @@ class Shared(Operations):
         return self._noted(Operations._receive(self, tensors, src, tag))
 
     def _noted(self, work: Work) -> Work:
-        if self._batch is not None:
+        if self._batch is not None and self._noting == threading.get_ident():
             self._batch.append(work)
         return work
 
@@ -116,8 +123,29 @@ class ConsortGroup(Shared, ProcessGroup):  # type: ignore[misc]
     def monitored_barrier(
         self, timeout: timedelta | None = None, wait_all_ranks: bool = False
     ) -> None:
-        """A barrier that names every rank that does not come in time; the group goes on."""
+        """A barrier that names every rank that does not come in time, which ends the group."""
         self._monitored_barrier(timeout, wait_all_ranks)
+
+
+def core_of(group: Any, what: str) -> Group:
+    """The group as the compiled part knows it; that of all if it is `None`."""
+    group = dist.group.WORLD if group is None else group
+    if isinstance(group, Shared):
+        return group.core
+    if HAS_BACKENDS and isinstance(group, ProcessGroup):
+        try:
+            backend = group._get_backend(torch.device("cpu"))
+        except RuntimeError:
+            backend = None
+        if isinstance(backend, Shared):
+            return backend.core
+    if group is None:
+        raise RuntimeError(f'{what}: call init_process_group("consort") first')
+    try:
+        found = f"one of backend {dist.get_backend(group)}"
+    except (ValueError, RuntimeError, TypeError):
+        found = f"a {type(group).__name__}"
+    raise TypeError(f"{what} needs a process group of backend consort, and this is {found}")
 
 
 def _named(cls: type) -> None:
@@ -157,16 +185,19 @@ if HAS_BACKENDS:
 
         def __init__(self, core: Group, group: ConsortGroup | None = None) -> None:
             Backend.__init__(self, core.rank, core.world)
-            self._join(core)
+            self._join(core, None if group is None else group._fingerprints)
             self._options = Backend.Options("consort", timedelta(seconds=core.timeout()))
             # Calls that are coalesced may come by either way.
             self._group = None if group is None else weakref.ref(group)
 
         @property
         def options(self) -> Any:
+            """What PyTorch asks a backend for: its name and its time."""
+            self._options._timeout = timedelta(seconds=self._core.timeout())
             return self._options
 
         def monitored_barrier(self, opts: Any = None, wait_all_ranks: bool = False) -> None:
+            """As that of the group."""
             self._monitored_barrier(getattr(opts, "timeout", None), wait_all_ranks)
 
         def eager_connect_single_device(self, device: Any) -> None:

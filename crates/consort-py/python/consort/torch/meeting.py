@@ -1,20 +1,22 @@
 """How ranks find each other: through the store that PyTorch hands over.
 
 PyTorch's store is open to anybody who reaches its port, so consort says no more in it than it must:
-rank 0 opens a door of its own and tells the others where it is, and what opens it. Under ``consort
-run`` not even that: the launcher has opened one, and its secret is in a file.
+rank 0 opens a door of its own and tells the others where it is, and what opens it; when all are in,
+that is deleted. Under ``consort run`` not even that: the launcher has opened one, and its secret is in
+a file.
 """
 
 from __future__ import annotations
 
-import json
+import ipaddress
 import os
 import secrets
 from datetime import timedelta
 from typing import Any
 
 from consort import _core
-from consort.errors import _make
+from consort.errors import Error, _make
+from consort.torch.invitation import Invitation
 from consort.torch.options import Options
 
 
@@ -23,81 +25,108 @@ def meet(store: Any, rank: int, world: int, timeout: timedelta, options: Options
     if world == 1:
         alone = timeout.total_seconds()
         return _core.meet(rank=0, world=1, job=_job(), timeout=alone, options=options)
-    room = _room(store, rank)
-    store.set(f"{room}/host/{rank}", _core.host())
+    room = _Room(store, rank, world, timeout)
     if rank == 0:
-        door, invitation = _invite(store, room, world, timeout, options)
+        door, invitation = room.invite(options)
     else:
-        door, invitation = None, _hear(store, room, world, timeout)
+        door, invitation = None, room.hear()
     met = _core.meet(
         rank=rank,
         world=world,
-        job=invitation["job"],
-        timeout=invitation["timeout"],
-        address=invitation["address"],
-        secret=invitation["secret"],
+        job=invitation.job,
+        timeout=invitation.timeout,
+        address=invitation.address,
+        secret=invitation.secret,
         door=door,
         options=options,
     )
     # Ranks may have been given different ones, and meet all the same.
     met.set_timeout(timeout.total_seconds())
+    if rank == 0:
+        room.close()
     return met
 
 
-def _room(store: Any, rank: int) -> str:
+class _Room:
     """Where in the store ranks meet: elsewhere each time, for a store may be used again."""
-    return f"consort/{store.add(f'consort/visits/{rank}', 1)}"
 
+    def __init__(self, store: Any, rank: int, world: int, timeout: timedelta) -> None:
+        self._store, self._world, self._timeout = store, world, timeout
+        self._name = f"consort/{store.add(f'consort/visits/{rank}', 1)}"
+        self._invitation = f"{self._name}/invitation"
+        store.set(self._host(rank), _core.host())
 
-def _invite(
-    store: Any, room: str, world: int, timeout: timedelta, options: Options
-) -> tuple[_core.Door | None, dict[str, Any]]:
-    """Rank 0's part: to open a door that all can reach, and to say where it is."""
-    invitation: dict[str, Any] = {"job": _job(), "timeout": timeout.total_seconds()}
-    if "CONSORT_RDZV" in os.environ:
-        invitation |= {"address": None, "secret": None}
-        door = None
-    else:
-        door = _core.Door(_where_to_listen(store, room, world, timeout, options))
-        invitation |= {"address": door.address, "secret": door.secret}
-    store.set(f"{room}/invitation", json.dumps(invitation))
-    return door, invitation
-
-
-def _where_to_listen(
-    store: Any, room: str, world: int, timeout: timedelta, options: Options
-) -> str:
-    """The loopback if all ranks are on this host; otherwise the address that others know it by."""
-    keys = [f"{room}/host/{rank}" for rank in range(world)]
-    _await(store, keys, timeout, world, room)
-    hosts = {store.get(key) for key in keys}
-    if len(hosts) == 1 and options.interface is None:
-        return _core.address()
-    interface = options.interface or os.environ.get("CONSORT_INTERFACE")
-    return _core.address(_store_host(store), interface)
-
-
-def _hear(store: Any, room: str, world: int, timeout: timedelta) -> dict[str, Any]:
-    """Everyone else's part."""
-    key = f"{room}/invitation"
-    _await(store, [key], timeout, world, room)
-    return json.loads(store.get(key))
-
-
-def _await(store: Any, keys: list[str], timeout: timedelta, world: int, room: str) -> None:
-    """Waits for keys, and names the ranks that have not come when it is in vain."""
-    try:
-        store.wait(keys, timeout)
-    except Exception as error:
-        missing = [rank for rank in range(world) if not store.check([f"{room}/host/{rank}"])]
-        if not missing:
+    def invite(self, options: Options) -> tuple[_core.Door | None, Invitation]:
+        """Rank 0's part: to open a door that all can reach, and to say where it is."""
+        seconds = self._timeout.total_seconds()
+        try:
+            if "CONSORT_RDZV" in os.environ:
+                door, invitation = None, Invitation(_job(), seconds)
+            else:
+                door = _core.Door(self._where_to_listen(options))
+                invitation = Invitation(_job(), seconds, door.address, door.secret)
+        except Exception as error:
+            # The others would wait for it until their time is over.
+            self._store.set(self._invitation, Invitation.refusal(str(error)))
             raise
+        self._store.set(self._invitation, invitation.write())
+        return door, invitation
+
+    def hear(self) -> Invitation:
+        """Everyone else's part."""
+        self._await([self._invitation])
+        return Invitation.read(self._store.get(self._invitation))
+
+    def close(self) -> None:
+        """Forgets what opened the door, when all are in."""
+        try:
+            self._store.delete_key(self._invitation)
+        except (RuntimeError, NotImplementedError):
+            # Not every store of PyTorch's can; it is gone with the store.
+            return
+
+    def _where_to_listen(self, options: Options) -> str:
+        """The loopback if all ranks are on this host; otherwise the address that others know it by."""
+        keys = [self._host(rank) for rank in range(self._world)]
+        self._await(keys)
+        hosts = {self._store.get(key) for key in keys}
+        interface = options.interface or os.environ.get("CONSORT_INTERFACE")
+        if len(hosts) == 1 and interface is None:
+            return _core.address()
+        found = _core.address(_store_host(self._store), interface)
+        if len(hosts) > 1 and ipaddress.ip_address(found).is_loopback:
+            text = (
+                f"the ranks are on {len(hosts)} hosts, and rank 0 cannot tell by which address the "
+                f"others reach it (PyTorch's store is at {_store_host(self._store)}): set "
+                "CONSORT_INTERFACE to the interface that leads to them"
+            )
+            raise _make("Mistake", text, [0])
+        return found
+
+    def _await(self, keys: list[str]) -> None:
+        """Waits for keys, and names the ranks that have not come when it is in vain."""
+        try:
+            self._store.wait(keys, self._timeout)
+        except RuntimeError as error:
+            raise self._missing(error) from error
+
+    def _missing(self, error: RuntimeError) -> Error:
+        ranks = range(self._world)
+        try:
+            missing = [rank for rank in ranks if not self._store.check([self._host(rank)])]
+        except RuntimeError:
+            missing = []
+        named = ", ".join(f"rank {rank}" for rank in missing)
+        who = f"missing {named}" if missing else "rank 0 has come, but has not said where to meet"
         text = (
-            f"waited {timeout.total_seconds():.1f} s for the ranks to come to PyTorch's store: "
-            f"missing {', '.join(f'rank {rank}' for rank in missing)}; were all {world} ranks "
-            f"started, with the same MASTER_ADDR and MASTER_PORT? ({error})"
+            f"waited {self._timeout.total_seconds():.1f} s for the ranks to come to PyTorch's store: "
+            f"{who}; were all {self._world} ranks started, with the same MASTER_ADDR and "
+            f"MASTER_PORT? ({error})"
         )
-        raise _make("Deadline", text, missing) from error
+        return _make("Deadline", text, missing or [0])
+
+    def _host(self, rank: int) -> str:
+        return f"{self._name}/host/{rank}"
 
 
 def _store_host(store: Any) -> str | None:

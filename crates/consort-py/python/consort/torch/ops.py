@@ -12,7 +12,7 @@ from torch._C._autograd import _profiler_enabled
 from torch._C._distributed_c10d import Work
 
 from consort._core import Group
-from consort.errors import Deadline
+from consort.errors import Deadline, mistake
 from consort.torch import arguments, sparse
 from consort.torch.arguments import Tensors, Terms
 from consort.torch.detail import Fingerprints
@@ -25,9 +25,14 @@ from consort.torch.tensors import (
     code,
     code_to_move,
     region,
+    storages,
     to_read,
 )
 from consort.torch.work import Begun, Done, Several
+
+# A call that was checked: what carries it out, with what, the tensors whose memory it is made on, what
+# it gives, and what has to be copied to where it belongs when it is done.
+Prepared = tuple[Callable[..., Any], tuple[Any, ...], Any, Any, Sequence[tuple[Tensor, Tensor]]]
 
 
 class Operations:
@@ -41,15 +46,19 @@ class Operations:
     def allreduce(self, tensors: Tensors, opts: Any = None, timeout: Any = None) -> Work:
         """Everyone gets the combination of everyone's tensor."""
         terms = arguments.terms_with_op(opts, timeout)
-        return self._allreduce(arguments.single(tensors, "allreduce"), terms)
+        tensor = arguments.single(tensors, "allreduce")
+        if tensor.layout == torch.sparse_coo:
+            sparse.all_reduce(self._core, tensor, arguments.combination(terms.op), terms.seconds)
+            return Done([tensor])
+        return self._make(self._allreduce(tensor, terms), terms)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Work:
         """As `allreduce`, for each of several tensors."""
         terms = arguments.terms_with_op(opts)
         tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
         if not tensors:
-            raise RuntimeError("consort allreduce_coalesced: requires non-empty tensor list")
-        return self._several([(self._allreduce, tensor, terms) for tensor in tensors], tensors)
+            raise mistake("allreduce_coalesced: requires non-empty tensor list")
+        return self._several([self._allreduce(tensor, terms) for tensor in tensors], tensors, terms)
 
     def reduce(
         self, tensors: Tensors, opts: Any = None, op: Any = None, timeout: Any = None
@@ -67,7 +76,7 @@ class Operations:
         here = region(plain)
         there = here if is_root else None
         call = (code(tensor, "reduce"), arguments.combination(terms.op), root, here, there)
-        return self._make(self._core.reduce, call, plain, [tensor], terms, staging.copies)
+        return self._make((self._core.reduce, call, plain, [tensor], staging.copies), terms)
 
     def reduce_scatter(
         self, outputs: Tensors, inputs: Any, opts: Any = None, timeout: Any = None
@@ -87,23 +96,24 @@ class Operations:
         op = arguments.combination(terms.op)
         call = (code(output, "reduce_scatter"), op, regions, region(plain))
         keep = (plains, plain)
-        return self._make(self._core.reduce_scatter, call, keep, [output], terms, staging.copies)
+        return self._make((self._core.reduce_scatter, call, keep, [output], staging.copies), terms)
 
     def reduce_scatter_single(self, output: Tensor, input: Tensor, opts: Any = None) -> Work:
         """Everyone gets the combination of everyone's part of a tensor for it."""
-        return self._reduce_scatter_single(output, input, arguments.terms_with_op(opts))
+        terms = arguments.terms_with_op(opts)
+        return self._make(self._reduce_scatter_single(output, input, terms), terms)
 
     def reduce_scatter_single_coalesced(
         self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None
     ) -> Work:
         """As `reduce_scatter_single`, for each of several tensors."""
         terms = arguments.terms_with_op(opts)
-        check_pairs(outputs, inputs, "reduce_scatter_single_coalesced")
+        arguments.check_pairs(outputs, inputs, "reduce_scatter_single_coalesced")
         calls = [
-            (self._reduce_scatter_single, output, input, terms)
+            self._reduce_scatter_single(output, input, terms)
             for output, input in zip(outputs, inputs, strict=True)
         ]
-        return self._several(calls, list(outputs))
+        return self._several(calls, list(outputs), terms)
 
     # Collectives that move
 
@@ -118,18 +128,16 @@ class Operations:
         is_root = root == self._core.rank
         plain = to_read(tensor) if is_root else staging.to_write(tensor)
         call = (code_to_move(tensor), root, region(plain))
-        return self._make(self._core.broadcast, call, plain, [tensor], terms, staging.copies)
+        return self._make((self._core.broadcast, call, plain, [tensor], staging.copies), terms)
 
     def allgather(
         self, outputs: Any, inputs: Tensors, opts: Any = None, timeout: Any = None
     ) -> Work:
         """Everyone gets everyone's tensor, which may differ in size."""
         terms = arguments.terms(opts, timeout)
-        return self._allgather(
-            arguments.single_list(outputs, "allgather", "output tensor"),
-            arguments.single(inputs, "allgather", "input tensor"),
-            terms,
-        )
+        output_list = arguments.single_list(outputs, "allgather", "output tensor")
+        input = arguments.single(inputs, "allgather", "input tensor")
+        return self._make(self._allgather(output_list, input), terms)
 
     def allgather_coalesced(
         self, output_lists: Sequence[Sequence[Tensor]], inputs: Sequence[Tensor], opts: Any = None
@@ -137,28 +145,28 @@ class Operations:
         """As `allgather`, for each of several tensors: rank `r`'s `i`-th goes to `[r][i]`."""
         terms = arguments.terms(opts)
         for outputs in output_lists:
-            check_pairs(outputs, inputs, "allgather_coalesced")
+            arguments.check_pairs(outputs, inputs, "allgather_coalesced")
         calls = [
-            (self._allgather, [outputs[index] for outputs in output_lists], input, terms)
+            self._allgather([outputs[index] for outputs in output_lists], input)
             for index, input in enumerate(inputs)
         ]
-        return self._several(calls, [list(outputs) for outputs in output_lists])
+        return self._several(calls, [list(outputs) for outputs in output_lists], terms)
 
     def all_gather_single(self, output: Tensor, input: Tensor, opts: Any = None) -> Work:
         """Everyone gets everyone's tensor, one behind the other in one."""
-        return self._all_gather_single(output, input, arguments.terms(opts))
+        return self._make(self._all_gather_single(output, input), arguments.terms(opts))
 
     def all_gather_single_coalesced(
         self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None
     ) -> Work:
         """As `all_gather_single`, for each of several tensors."""
         terms = arguments.terms(opts)
-        check_pairs(outputs, inputs, "all_gather_single_coalesced")
+        arguments.check_pairs(outputs, inputs, "all_gather_single_coalesced")
         calls = [
-            (self._all_gather_single, output, input, terms)
+            self._all_gather_single(output, input)
             for output, input in zip(outputs, inputs, strict=True)
         ]
-        return self._several(calls, list(outputs))
+        return self._several(calls, list(outputs), terms)
 
     def gather(self, outputs: Any, inputs: Tensors, opts: Any = None, timeout: Any = None) -> Work:
         """The root gets everyone's tensor, which may differ in size."""
@@ -173,12 +181,12 @@ class Operations:
             arguments.check_list(result, input, world, "gather", "output")
             arguments.check_size(result[rank], input.numel(), "gather", "output")
             parts = [staging.to_write(output) for output in result]
-        elif len(outputs) > 0 and not is_empty_list(outputs):
-            raise RuntimeError("consort gather: requires empty output on non-root")
+        elif len(outputs) > 0 and not arguments.is_empty_list(outputs):
+            raise mistake("gather: requires empty output on non-root")
         regions = None if parts is None else [region(part) for part in parts]
         call = (code_to_move(input), root, region(plain), regions)
         keep = (plain, parts)
-        return self._make(self._core.gather, call, keep, result, terms, staging.copies)
+        return self._make((self._core.gather, call, keep, result, staging.copies), terms)
 
     def scatter(self, outputs: Tensors, inputs: Any, opts: Any = None, timeout: Any = None) -> Work:
         """Everyone gets its tensor of the root's list, which may differ in size."""
@@ -193,13 +201,13 @@ class Operations:
             arguments.check_list(given, output, world, "scatter", "input")
             arguments.check_size(output, given[rank].numel(), "scatter", "output")
             parts = [to_read(input) for input in given]
-        elif len(inputs) > 0 and not is_empty_list(inputs):
-            raise RuntimeError("consort scatter: requires empty input on non-root")
+        elif len(inputs) > 0 and not arguments.is_empty_list(inputs):
+            raise mistake("scatter: requires empty input on non-root")
         plain = staging.to_write(output)
         regions = None if parts is None else [region(part) for part in parts]
         call = (code_to_move(output), root, regions, region(plain))
         keep = (plain, parts)
-        return self._make(self._core.scatter, call, keep, [output], terms, staging.copies)
+        return self._make((self._core.scatter, call, keep, [output], staging.copies), terms)
 
     def all_to_all_single(
         self,
@@ -223,7 +231,7 @@ class Operations:
             self._check_even(read, written)
         call = (code_to_move(input), uneven, inputs, outputs)
         keep = (read, written)
-        return self._make(self._core.all_to_all, call, keep, [output], terms, staging.copies)
+        return self._make((self._core.all_to_all, call, keep, [output], staging.copies), terms)
 
     def alltoall(
         self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None
@@ -233,7 +241,7 @@ class Operations:
         for tensor in (*outputs, *inputs):
             check(tensor, "alltoall")
         if len(inputs) == 0:
-            raise RuntimeError("consort alltoall: requires non-empty input tensor list")
+            raise mistake("alltoall: requires non-empty input tensor list")
         arguments.check_list(inputs, inputs[0], world, "alltoall", "input")
         arguments.check_list(outputs, inputs[0], world, "alltoall", "output")
         staging = Staging()
@@ -242,7 +250,7 @@ class Operations:
         here, there = [region(tensor) for tensor in read], [region(tensor) for tensor in written]
         call = (code_to_move(inputs[0]), True, here, there)
         keep = (read, written)
-        return self._make(self._core.all_to_all, call, keep, list(outputs), terms, staging.copies)
+        return self._make((self._core.all_to_all, call, keep, list(outputs), staging.copies), terms)
 
     # Messages
 
@@ -251,8 +259,11 @@ class Operations:
         tensor = arguments.single(tensors, "send")
         check(tensor, "send")
         plain = to_read(tensor)
-        manner = (plain, False, None)
-        op = self._core.send(code_to_move(tensor), region(plain), dst, check_tag(tag), manner)
+        to = arguments.check_peer(dst, self._core.world, "send")
+        manner = (storages(plain), False, None)
+        to = arguments.check_peer(dst, self._core.world, "send")
+        here, manner = region(plain), (storages(plain), False, None)
+        op = self._core.send(code_to_move(tensor), here, to, arguments.check_tag(tag), manner)
         return Begun(op, [tensor])
 
     def recv(self, tensors: Tensors, src: int, tag: int = 0) -> Work:
@@ -267,7 +278,7 @@ class Operations:
 
     def barrier(self, opts: Any = None, timeout: Any = None) -> Work:
         """Nobody leaves before everyone has come."""
-        return self._make(self._core.barrier, (), None, [], arguments.terms(opts, timeout), ())
+        return self._make((self._core.barrier, (), None, [], ()), arguments.terms(opts, timeout))
 
     def _monitored_barrier(self, timeout: timedelta | None, wait_all_ranks: bool) -> None:
         seconds = None if timeout is None else timeout.total_seconds()
@@ -292,18 +303,15 @@ class Operations:
 
     # What they are made of
 
-    def _allreduce(self, tensor: Tensor, terms: Terms) -> Work:
-        if tensor.layout == torch.sparse_coo:
-            sparse.all_reduce(self._core, tensor, arguments.combination(terms.op), terms.seconds)
-            return Done([tensor])
+    def _allreduce(self, tensor: Tensor, terms: Terms) -> Prepared:
         check(tensor, "allreduce")
         staging = Staging()
         plain = staging.to_change(tensor)
         here = region(plain)
         call = (code(tensor, "allreduce"), arguments.combination(terms.op), here, here)
-        return self._make(self._core.all_reduce, call, plain, [tensor], terms, staging.copies)
+        return (self._core.all_reduce, call, plain, [tensor], staging.copies)
 
-    def _reduce_scatter_single(self, output: Tensor, input: Tensor, terms: Terms) -> Work:
+    def _reduce_scatter_single(self, output: Tensor, input: Tensor, terms: Terms) -> Prepared:
         for tensor in (output, input):
             check(tensor, "reduce_scatter_single")
         arguments.check_type(output, input, "reduce_scatter_single")
@@ -314,9 +322,9 @@ class Operations:
         op = arguments.combination(terms.op)
         call = (code(output, "reduce_scatter_single"), op, region(read), region(written))
         keep = (read, written)
-        return self._make(self._core.reduce_scatter, call, keep, [output], terms, staging.copies)
+        return (self._core.reduce_scatter, call, keep, [output], staging.copies)
 
-    def _allgather(self, outputs: list[Tensor], input: Tensor, terms: Terms) -> Work:
+    def _allgather(self, outputs: list[Tensor], input: Tensor) -> Prepared:
         for tensor in (input, *outputs):
             check(tensor, "allgather")
         arguments.check_list(outputs, input, self._core.world, "allgather", "output")
@@ -325,9 +333,9 @@ class Operations:
         read, written = to_read(input), [staging.to_write(output) for output in outputs]
         call = (code_to_move(input), region(read), [region(output) for output in written])
         keep = (written, read)
-        return self._make(self._core.all_gather, call, keep, outputs, terms, staging.copies)
+        return (self._core.all_gather, call, keep, outputs, staging.copies)
 
-    def _all_gather_single(self, output: Tensor, input: Tensor, terms: Terms) -> Work:
+    def _all_gather_single(self, output: Tensor, input: Tensor) -> Prepared:
         for tensor in (output, input):
             check(tensor, "all_gather_single")
         arguments.check_type(output, input, "all_gather_single")
@@ -337,15 +345,17 @@ class Operations:
         read, written = to_read(input), staging.to_write(output)
         call = (code_to_move(input), region(read), region(written))
         keep = (written, read)
-        return self._make(self._core.all_gather, call, keep, [output], terms, staging.copies)
+        return (self._core.all_gather, call, keep, [output], staging.copies)
 
     def _receive(self, tensors: Tensors, src: int | None, tag: int) -> Work:
         tensor = arguments.single(tensors, "recv")
         check(tensor, "recv")
         staging = Staging()
         plain = staging.to_write(tensor)
-        manner = (plain, False, None)
-        op = self._core.recv(code_to_move(tensor), region(plain), src, check_tag(tag), manner)
+        if src is not None:
+            arguments.check_peer(src, self._core.world, "recv")
+        here, manner = region(plain), (storages(plain), False, None)
+        op = self._core.recv(code_to_move(tensor), here, src, arguments.check_tag(tag), manner)
         return Begun(op, [tensor], staging.copies)
 
     def _rows(self, tensor: Tensor, sizes: Sequence[int], what: str) -> list[Region]:
@@ -354,8 +364,8 @@ class Operations:
         if len(sizes) == 0:
             sizes = [rows // world] * world
         if len(sizes) != world or sum(sizes) != rows or min(sizes) < 0:
-            raise RuntimeError(
-                f"consort all_to_all_single: the {what} has {rows} rows, which its split sizes "
+            raise mistake(
+                f"all_to_all_single: the {what} has {rows} rows, which its split sizes "
                 f"{list(sizes)} do not part among {world} ranks"
             )
         bytes_per_row = tensor.nbytes // rows if rows else 0
@@ -370,49 +380,33 @@ class Operations:
         for tensor, what in ((read, "input"), (written, "output")):
             rows = tensor.shape[0] if tensor.dim() > 0 else 0
             if rows % world != 0:
-                raise RuntimeError(
-                    f"consort all_to_all_single: the {what} has {rows} rows, which do not divide "
+                raise mistake(
+                    f"all_to_all_single: the {what} has {rows} rows, which do not divide "
                     f"evenly among {world} ranks: give split sizes"
                 )
 
-    def _several(self, calls: Sequence[tuple[Any, ...]], result: Any) -> Work:
-        works = [function(*given) for function, *given in calls]
-        return Several(works, result)
+    def _several(self, calls: Sequence[Prepared], result: Any, terms: Terms) -> Work:
+        """Makes calls that were all checked before the first of them."""
+        return Several([self._make(call, terms) for call in calls], result)
 
-    def _make(
-        self,
-        function: Callable[..., Any],
-        call: tuple[Any, ...],
-        keep: Any,
-        result: list[Tensor],
-        terms: Terms,
-        copies: Sequence[tuple[Tensor, Tensor]],
-    ) -> Work:
+    def _make(self, prepared: Prepared, terms: Terms) -> Work:
         """Makes a call of the compiled part: at once if somebody waits for it, else on its way."""
         if self._fingerprints is not None:
-            self._fingerprints.compare(function.__name__, call, keep)
+            self._fingerprints.compare(prepared[0].__name__, prepared[2], terms.seconds)
         if _profiler_enabled():
-            given = (function, call, keep, result, terms, copies)
-            return profiled(function.__name__, self._carry_out, *given)
-        return self._carry_out(function, call, keep, result, terms, copies)
+            return profiled(prepared[0].__name__, self._carry_out, prepared, terms)
+        return self._carry_out(prepared, terms)
 
-    def _carry_out(
-        self,
-        function: Callable[..., Any],
-        call: tuple[Any, ...],
-        keep: Any,
-        result: list[Tensor],
-        terms: Terms,
-        copies: Sequence[tuple[Tensor, Tensor]],
-    ) -> Work:
+    def _carry_out(self, prepared: Prepared, terms: Terms) -> Work:
+        function, call, keep, result, copies = prepared
         # In a group of one there is nobody to wait for.
-        now = terms.now or self._core.world == 1
-        op = function(*call, (keep, now, terms.seconds))
-        if op is not None:
-            return Begun(op, result, copies)
-        if copies:
-            bring_back(copies)
-        return Done(result)
+        if terms.now or self._core.world == 1:
+            function(*call, (keep, True, terms.seconds))
+            if copies:
+                bring_back(copies)
+            return Done(result)
+        op = function(*call, (storages(keep), False, terms.seconds))
+        return Begun(op, result, copies)
 
     # The names that PyTorch had before 2.13
 
@@ -425,26 +419,3 @@ class Operations:
 
 def _list(ranks: Sequence[int]) -> str:
     return ", ".join(str(rank) for rank in ranks)
-
-
-def check_pairs(outputs: Sequence[Tensor], inputs: Sequence[Tensor], call: str) -> None:
-    """Refuses lists that are empty or of different lengths."""
-    if len(inputs) == 0:
-        raise RuntimeError(f"consort {call}: requires non-empty input tensor list")
-    if len(outputs) != len(inputs):
-        raise RuntimeError(
-            f"consort {call}: invalid output tensor list: {len(outputs)} outputs for "
-            f"{len(inputs)} inputs"
-        )
-
-
-def check_tag(tag: int) -> int:
-    """Refuses what no message can be called."""
-    if not 0 <= tag < 1 << 32:
-        raise RuntimeError(f"consort: a tag is a number from 0 up to {(1 << 32) - 1}, not {tag}")
-    return tag
-
-
-def is_empty_list(lists: Any) -> bool:
-    """Whether there is nothing in a list of lists."""
-    return all(not isinstance(one, Tensor) and len(one) == 0 for one in lists)

@@ -22,9 +22,10 @@ def shrink(group: Any = None, without: Sequence[int] = (), timeout: timedelta | 
     different deaths and when others die meanwhile; whoever waits in a call of the old group gets an
     error, and can call this, too. ``without`` leaves out more ranks of the old group, alive or not.
 
-    If it is the group of all that becomes smaller (``None``), the new one takes its place: ``RANK``
-    and the world are those that ``torch.distributed`` tells from then on, and all other groups are
-    destroyed, which may have had dead members. Otherwise the new group is returned beside it.
+    If it is the group of all that becomes smaller (``None``), the new one takes its place:
+    ``dist.get_rank()`` and ``dist.get_world_size()`` are those of the new one from then on, and all
+    other groups are destroyed, which may have had dead members. Otherwise the new group is returned
+    beside it.
 
         try:
             dist.all_reduce(gradients)

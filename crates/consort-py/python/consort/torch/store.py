@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
 import torch.distributed as dist
 
-from consort import _core
+from consort import _core, errors
+from consort.torch.errors import StoreDeadline, StoreTrouble
 
 
 class Store(dist.Store):
@@ -34,44 +37,54 @@ class Store(dist.Store):
 
     def set(self, key: str, value: str | bytes) -> None:
         """Creates or replaces a value."""
-        self._store.set(key, _bytes(value))
+        with _as_torch():
+            self._store.set(key, _bytes(value))
 
     def get(self, key: str) -> bytes:
         """Reads a value, and waits for it to appear."""
-        return self._store.get(key, self._seconds)
+        with _as_torch():
+            return bytes(self._store.get(key, self._seconds))
 
     def add(self, key: str, value: int) -> int:
         """Adds to a number, and gives the sum."""
-        return self._store.add(key, value)
+        with _as_torch():
+            return self._store.add(key, value)
 
     def compare_set(self, key: str, expected: str | bytes, desired: str | bytes) -> bytes:
         """Replaces a value that is as expected; nothing is expected of a key that is to be new."""
         expected, desired = _bytes(expected), _bytes(desired)
-        found = self._store.compare_set(key, expected or None, desired)
-        return expected if found is None else found
+        with _as_torch():
+            found = self._store.compare_set(key, expected or None, desired)
+        return expected if found is None else bytes(found)
 
     def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
         """Waits until all keys exist."""
-        self._store.wait(keys, self._seconds if timeout is None else timeout.total_seconds())
+        with _as_torch():
+            self._store.wait(keys, self._seconds if timeout is None else timeout.total_seconds())
 
     def check(self, keys: list[str]) -> bool:
         """Whether all keys exist."""
-        return self._store.check(keys)
+        with _as_torch():
+            return self._store.check(keys)
 
     def delete_key(self, key: str) -> bool:
         """Removes a key, and says whether it was there."""
-        return self._store.delete(key)
+        with _as_torch():
+            return self._store.delete(key)
 
     def num_keys(self) -> int:
         """How many keys there are."""
-        return self._store.num_keys()
+        with _as_torch():
+            return self._store.num_keys()
 
     def append(self, key: str, value: str | bytes) -> None:
         """Adds bytes to the end of a value."""
-        self._store.append(key, _bytes(value))
+        with _as_torch():
+            self._store.append(key, _bytes(value))
 
     def multi_get(self, keys: list[str]) -> list[bytes]:
         """Reads several values, and waits for all of them."""
+        self.wait(keys)
         return [self.get(key) for key in keys]
 
     def multi_set(self, keys: list[str], values: list[str | bytes]) -> None:
@@ -80,12 +93,26 @@ class Store(dist.Store):
             self.set(key, value)
 
     def has_extended_api(self) -> bool:
+        """Whether there are `append`, `multi_get` and `multi_set`."""
         return True
 
     # The names by which PyTorch's compiled part asks.
     deleteKey = delete_key
     getNumKeys = num_keys
     setTimeout = set_timeout
+
+
+@contextmanager
+def _as_torch() -> Iterator[None]:
+    """Errors of the store are what PyTorch's stores raise."""
+    try:
+        yield
+    except errors.Mistake:
+        raise
+    except errors.Deadline as error:
+        raise StoreDeadline(str(error)) from None
+    except errors.Error as error:
+        raise StoreTrouble(str(error)) from None
 
 
 def _bytes(value: str | bytes) -> bytes:

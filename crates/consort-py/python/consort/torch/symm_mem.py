@@ -18,7 +18,6 @@ of all ranks have to lie here.
 
 from __future__ import annotations
 
-import ctypes
 import math
 import weakref
 from collections.abc import Sequence
@@ -28,7 +27,8 @@ import torch
 from torch import Tensor
 
 from consort import _core
-from consort.torch.flight import core_of
+from consort.torch.group import core_of
+from consort.torch.tensors import over
 
 
 def empty(
@@ -48,27 +48,36 @@ def empty(
     shape = _shape(size)
     dtype = torch.get_default_dtype() if dtype is None else dtype
     elements = math.prod(shape)
-    core = core_of(group)
+    core = core_of(group, "symm_mem.empty")
     memory = core.symmetric(max(elements * dtype.itemsize, 1), channels)
     tensor = _over(memory, memory.rank, 0, elements, dtype).reshape(shape)
-    _handles[tensor.untyped_storage().data_ptr()] = Handle(memory)
+    _handles[tensor.untyped_storage().data_ptr()] = Handle(memory, core.name)
     weakref.finalize(tensor.untyped_storage(), _handles.pop, tensor.data_ptr(), None)
     return tensor
 
 
 def rendezvous(tensor: Tensor, group: Any = None) -> Handle:
-    """The windows of all ranks, of which this tensor is in this rank's."""
+    """The windows of all ranks, of which this tensor is in this rank's.
+
+    The group is the one that the tensor was made for: it may be named, and is compared.
+    """
     handle = _handles.get(tensor.untyped_storage().data_ptr())
     if handle is None:
         raise ValueError("symm_mem.rendezvous: the tensor was not made by symm_mem.empty")
+    if group is not None and core_of(group, "symm_mem.rendezvous").name != handle.group_name:
+        raise ValueError(
+            f"symm_mem.rendezvous: the tensor was made for group {handle.group_name}, not for this"
+        )
     return handle
 
 
 class Handle:
     """Every rank's window of symmetric memory."""
 
-    def __init__(self, memory: _core.Symmetric) -> None:
+    def __init__(self, memory: _core.Symmetric, group_name: str) -> None:
         self._memory = memory
+        #: The group whose ranks have windows, by consort's name for it.
+        self.group_name = group_name
 
     @property
     def rank(self) -> int:
@@ -123,12 +132,10 @@ def _over(
     memory: _core.Symmetric, rank: int, offset: int, elements: int, dtype: torch.dtype
 ) -> Tensor:
     """A tensor over part of a rank's window, which keeps the memory."""
-    if elements == 0:
-        return torch.empty(0, dtype=dtype)
     start = memory.address(rank) + offset * dtype.itemsize
-    window = (ctypes.c_ubyte * (elements * dtype.itemsize)).from_address(start)
-    window.keeps = memory  # type: ignore[attr-defined]
-    return torch.frombuffer(window, dtype=torch.uint8).view(dtype)
+    # A tensor without elements lies over one byte, so that it has a place.
+    size = elements * dtype.itemsize
+    return over(start, max(size, 1), memory)[:size].view(dtype)
 
 
 def _shape(size: tuple[Any, ...]) -> tuple[int, ...]:

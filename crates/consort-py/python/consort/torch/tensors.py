@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from consort._core import dtypes
+from consort.errors import mistake
 
 Region = tuple[int, int]
 
@@ -15,27 +18,24 @@ Region = tuple[int, int]
 def check(tensor: Tensor, call: str) -> None:
     """Refuses what is no plain tensor on the CPU."""
     if not tensor.is_cpu:
-        raise RuntimeError(
-            f"consort {call}: unsupported device type {tensor.device.type}: consort moves tensors "
-            "on the CPU"
+        raise mistake(
+            f"{call}: unsupported device type {tensor.device.type}: consort moves tensors on the CPU"
         )
     if tensor.layout != torch.strided:
-        raise RuntimeError(f"consort {call}: unsupported layout {tensor.layout}")
+        raise mistake(f"{call}: unsupported layout {tensor.layout}")
 
 
 def code(tensor: Tensor, call: str) -> int:
     """What consort calls the tensor's type, for a call that combines numbers."""
     found = _CODES.get(tensor.dtype)
     if found is None:
-        raise RuntimeError(
-            f"consort {call}: invalid tensor type: {tensor.dtype} cannot be combined"
-        )
+        raise mistake(f"{call}: invalid tensor type: {tensor.dtype} cannot be combined")
     return found
 
 
 def code_to_move(tensor: Tensor) -> int:
     """What consort calls the tensor's type, for a call that only moves bytes."""
-    return _CODES.get(tensor.dtype, _BYTES)
+    return _CODES.get(tensor.dtype, BYTES)
 
 
 def region(tensor: Tensor) -> Region:
@@ -50,8 +50,8 @@ def _with_memory(tensor: Tensor) -> Tensor:
     """The tensor that a result of functional collectives stands for, once it is there."""
     if hasattr(tensor, "trigger_wait"):
         return tensor.trigger_wait()
-    raise RuntimeError(
-        f"consort: this {type(tensor).__name__} has no memory of its own: give the tensor that it "
+    raise mistake(
+        f"tensors: this {type(tensor).__name__} has no memory of its own: give the tensor that it "
         "stands for (of a DTensor, to_local())"
     )
 
@@ -78,7 +78,7 @@ class Staging:
         """The tensor, or plain memory for what it is to become."""
         if is_plain(tensor):
             return tensor
-        return self._note(tensor, torch.empty(tensor.shape, dtype=tensor.dtype))
+        return self._note(tensor, torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu"))
 
     def to_change(self, tensor: Tensor) -> Tensor:
         """The tensor, or a plain copy of what it is before the call."""
@@ -89,8 +89,8 @@ class Staging:
 
     def _note(self, tensor: Tensor, copy: Tensor) -> Tensor:
         if torch._debug_has_internal_overlap(tensor) == _OVERLAPS:
-            raise RuntimeError(
-                "consort: several elements of a tensor that is to be written are the same memory "
+            raise mistake(
+                "tensors: several elements of a tensor that is to be written are the same memory "
                 "(an expanded tensor): clone it first"
             )
         copy = copy if copy.is_contiguous() else copy.contiguous()
@@ -100,9 +100,25 @@ class Staging:
 
 def bring_back(copies: Sequence[tuple[Tensor, Tensor]]) -> None:
     """Copies what was written elsewhere to where it belongs."""
-    with torch.no_grad():
-        for tensor, copy in copies:
+    for tensor, copy in copies:
+        with torch.inference_mode(tensor.is_inference()), torch.no_grad():
             tensor.copy_(copy)
+
+
+def storages(keep: Any) -> Any:
+    """The memory of the tensors of a call: a tensor may be given other memory while the call runs."""
+    if isinstance(keep, Tensor):
+        return keep.untyped_storage() if keep.data_ptr() else keep
+    if isinstance(keep, (tuple, list)):
+        return [storages(part) for part in keep]
+    return keep
+
+
+def over(address: int, size: int, keeps: object) -> Tensor:
+    """Bytes that lie somewhere, as a tensor that keeps what they lie in."""
+    window = (ctypes.c_ubyte * size).from_address(address)
+    window.keeps = keeps  # type: ignore[attr-defined]
+    return torch.frombuffer(window, dtype=torch.uint8)
 
 
 def _codes() -> dict[torch.dtype, int]:
@@ -129,6 +145,7 @@ def _codes() -> dict[torch.dtype, int]:
 
 
 _CODES = _codes()
+#: The code of bytes, which only move.
+BYTES = _CODES[torch.uint8]
 # What PyTorch answers if elements of a tensor are surely the same memory.
 _OVERLAPS = 1
-_BYTES = _CODES[torch.uint8]

@@ -4,21 +4,47 @@ from __future__ import annotations
 
 import functools
 import threading
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 from torch import Tensor
+from torch._C import _distributed_c10d as compiled
 from torch._C._distributed_c10d import Work
 from torch.futures import Future, collect_all
 
 from consort._core import Op
+from consort.errors import _make
 from consort.torch import completers
 from consort.torch.tensors import bring_back
 from consort.torch.works_of_others import Whole
 
 
-class Done(Whole):  # type: ignore[misc,valid-type]
+class Handle(Whole):  # type: ignore[misc,valid-type]
+    """What handles have in common. There are no streams on the CPU: to synchronize is to wait."""
+
+    def is_success(self) -> bool:
+        """Whether nothing has gone wrong so far."""
+        return self.exception() is None
+
+    def source_rank(self) -> int:
+        """The rank whose message was received."""
+        raise RuntimeError("source_rank is known only of a receive")
+
+    def _source_rank(self) -> int:
+        return self.source_rank()
+
+    def synchronize(self) -> None:
+        """Waits."""
+        self.wait()
+
+    def block_current_stream(self) -> None:
+        """Waits."""
+        self.wait()
+
+
+class Done(Handle):
     """A call that is done."""
 
     def __init__(self, result: Any) -> None:
@@ -26,38 +52,29 @@ class Done(Whole):  # type: ignore[misc,valid-type]
         self._result = result
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        """There is nothing to wait for."""
         return True
 
     def is_completed(self) -> bool:
-        return True
-
-    def is_success(self) -> bool:
+        """It is."""
         return True
 
     def exception(self) -> None:
+        """There was none: whoever made the call would have had it."""
         return None
 
     def result(self) -> Any:
+        """The tensors that the call has written."""
         return self._result
 
     def get_future(self) -> Future:
+        """A future that is done."""
         future: Future = Future()
         future.set_result(self._result)
         return future
 
-    def source_rank(self) -> int:
-        raise RuntimeError("source_rank is known only of a receive")
 
-    _source_rank = source_rank
-
-    def synchronize(self) -> None:
-        pass
-
-    def block_current_stream(self) -> None:
-        pass
-
-
-class Begun(Whole):  # type: ignore[misc,valid-type]
+class Begun(Handle):
     """A call that is on its way.
 
     It goes on when this is forgotten. What has to be copied to where it belongs is copied in any
@@ -77,26 +94,27 @@ class Begun(Whole):  # type: ignore[misc,valid-type]
             completers.when_done(op, self._settle_unheard)
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        """Waits until the call is done, or for so long; raises what went wrong.
+
+        A call that is not done in time goes on, and can be waited for again.
+        """
         seconds = timeout.total_seconds() if timeout else None
         if not self._op.wait(seconds):
-            raise RuntimeError(
-                f"consort {self._op.operation}: waited {seconds} s, and the call is not done; it "
-                "goes on, and can be waited for again"
-            )
+            told = f"{self._op.operation} is not done after {seconds} s; it goes on: wait again"
+            raise _make("Deadline", told, [])
         if self._is_staged:
             self._settle()
         return True
 
     def is_completed(self) -> bool:
+        """Whether the call is done, for better or worse."""
         if not self._op.is_done():
             return False
         self._settle_unheard()
         return True
 
-    def is_success(self) -> bool:
-        return self.exception() is None
-
     def exception(self) -> BaseException | None:
+        """What went wrong, if the call is done and something did."""
         if not self._op.is_done():
             return None
         try:
@@ -106,6 +124,7 @@ class Begun(Whole):  # type: ignore[misc,valid-type]
         return None
 
     def result(self) -> Any:
+        """The tensors that the call has written, once it is done."""
         if not self.is_completed():
             raise RuntimeError(
                 f"consort {self._op.operation}: there is no result before the call is done: wait "
@@ -115,6 +134,7 @@ class Begun(Whole):  # type: ignore[misc,valid-type]
         return self._result
 
     def get_future(self) -> Future:
+        """A future of the tensors that the call writes."""
         with self._lock:
             if self._future is not None:
                 return self._future
@@ -130,18 +150,17 @@ class Begun(Whole):  # type: ignore[misc,valid-type]
         return future
 
     def source_rank(self) -> int:
+        """The rank whose message was received."""
         source = self._op.source()
-        if source is None:
-            raise RuntimeError("source_rank is known only of a receive")
-        return source
+        return super().source_rank() if source is None else source
 
-    _source_rank = source_rank
+    def _get_sequence_number(self) -> int:
+        """Which of the group's calls it is; 0 for a message."""
+        return self._op.number
 
-    def synchronize(self) -> None:
-        self.wait()
-
-    def block_current_stream(self) -> None:
-        self.wait()
+    def _get_op_type(self) -> Any:
+        """What PyTorch calls the operation."""
+        return _TYPES.get(self._op.operation, _OpType.UNKNOWN)
 
     def _outcome(self, done: Future) -> Any:
         """What the future gives."""
@@ -149,12 +168,12 @@ class Begun(Whole):  # type: ignore[misc,valid-type]
         return self._result
 
     def _settle(self) -> None:
-        """Copies what was written elsewhere to where it belongs, once; whoever comes meanwhile waits."""
+        """Copies what was written elsewhere to where it belongs, once; who comes meanwhile waits."""
         with self._lock:
             copies, self._copies = self._copies, ()
             try:
                 bring_back(copies)
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:
                 self._error = error
             if self._error is not None:
                 raise self._error
@@ -166,11 +185,11 @@ class Begun(Whole):  # type: ignore[misc,valid-type]
         try:
             self._op.wait()
             self._settle()
-        except Exception:  # noqa: BLE001
+        except Exception:
             return
 
 
-class Several(Whole):  # type: ignore[misc,valid-type]
+class Several(Handle):
     """Calls that were begun together."""
 
     def __init__(self, works: Sequence[Work], result: Any) -> None:
@@ -179,27 +198,39 @@ class Several(Whole):  # type: ignore[misc,valid-type]
         self._result = result
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        """Waits until all are done, or for so long; raises the first thing that went wrong."""
+        until = time.monotonic() + timeout.total_seconds() if timeout else None
+        failure: Exception | None = None
         for work in self._works:
-            work.wait(timeout)
+            left = timedelta(0)
+            if until is not None:
+                left = timedelta(seconds=max(until - time.monotonic(), _SOON))
+            try:
+                work.wait(left)
+            except Exception as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
         return True
 
     def is_completed(self) -> bool:
+        """Whether all are done."""
         return all(work.is_completed() for work in self._works)
 
-    def is_success(self) -> bool:
-        return self.exception() is None
-
     def exception(self) -> BaseException | None:
+        """The first thing that went wrong."""
         found = (work.exception() for work in self._works)
         return next((error for error in found if error is not None), None)
 
     def result(self) -> Any:
+        """The tensors that the calls have written, once all are done."""
         if not self.is_completed():
             raise RuntimeError("there is no result before the calls are done: wait for them first")
         self.wait()
         return self._result
 
     def get_future(self) -> Future:
+        """A future of the tensors that the calls write."""
         return collect_all([work.get_future() for work in self._works]).then(self._outcome)
 
     def _outcome(self, done: Future) -> Any:
@@ -207,13 +238,20 @@ class Several(Whole):  # type: ignore[misc,valid-type]
             part.value()
         return self._result
 
-    def source_rank(self) -> int:
-        raise RuntimeError("source_rank is known only of a receive")
 
-    _source_rank = source_rank
-
-    def synchronize(self) -> None:
-        self.wait()
-
-    def block_current_stream(self) -> None:
-        self.wait()
+_OpType: Any = compiled.OpType  # type: ignore[attr-defined]
+_TYPES = {
+    "all_reduce": _OpType.ALLREDUCE,
+    "broadcast": _OpType.BROADCAST,
+    "reduce": _OpType.REDUCE,
+    "all_gather": _OpType.ALLGATHER,
+    "gather": _OpType.GATHER,
+    "scatter": _OpType.SCATTER,
+    "reduce_scatter": _OpType.REDUCE_SCATTER,
+    "all_to_all": _OpType.ALLTOALL,
+    "barrier": _OpType.BARRIER,
+    "send": _OpType.SEND,
+    "recv": _OpType.RECV,
+}
+# When the time is over there is still a look at each.
+_SOON = 1e-6

@@ -28,6 +28,8 @@ class Recent(Work):
             _recent.popitem(last=False)
 
     def __init_subclass__(cls) -> None:
+        if "wait" not in vars(cls):
+            return
         wait = cls.wait
 
         @functools.wraps(wait)
