@@ -22,7 +22,6 @@ import report
 import training
 from ranks import together
 
-
 Rows = list[dict[str, Any]]
 
 

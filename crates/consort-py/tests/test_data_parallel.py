@@ -109,7 +109,27 @@ def refused(values: list[Any]) -> None:
         assert told[8] is None
         kinds = [kind for kind, _ in told[:8]]
         assert kinds[:4] == [TypeError, TypeError, TypeError, ValueError]
-        assert kinds[5:7] == [TypeError, consort.Mistake]
+        assert kinds[5:8] == [TypeError, consort.Mistake, TypeError]
+        assert "it has no options" in told[7][1]
+        assert told[9][0] is told[10][0] is TypeError
+        assert "its options are error_feedback" in told[9][1]
+        assert "no option 'ranks': its options are rank, after, min_comp" in told[10][1]
+
+
+def unsent(values: list[Any]) -> None:
+    """Each state that cannot be sent is named, and those that can be follow rank 0."""
+    assert_same(values[1], values[0], "rank 1")
+    words = ["buffer '1.rows'", "parameter '1.weight'", "buffer '1.later'"]
+    for word, (kind, text) in zip(words, values[0][0], strict=True):
+        assert kind is consort.Mistake and word in text, text
+    assert torch.equal(values[0][2], torch.zeros(3, 3))
+
+
+def unhooked(values: list[Any]) -> None:
+    """Whoever dropped the model too early is told so."""
+    assert_same(values[1], values[0], "rank 1")
+    kind, words = values[0][0]
+    assert kind is RuntimeError and "keep the DistributedDataParallel" in words
 
 
 def views(values: list[Any]) -> None:
@@ -133,6 +153,8 @@ CHECKS = {
     "an_exception_in_backward_is_told_to_all": exceptions,
     "numbers_may_travel_smaller": smaller,
     "what_makes_no_sense_is_refused": refused,
+    "states_that_cannot_be_sent_are_refused_by_name": unsent,
+    "hooks_end_with_the_model": unhooked,
     "gradients_lie_in_buckets_and_have_the_same_bits_everywhere": views,
     "the_backend_may_be_a_plain_one": losses_differ,
     "ranks_that_do_not_share_memory_average": losses_differ,

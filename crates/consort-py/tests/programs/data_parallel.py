@@ -222,6 +222,42 @@ def buffers_follow_rank_zero(me: Rank) -> Any:
 
 
 @program()
+def buffers_that_are_replaced_follow_rank_zero(me: Rank) -> Any:
+    class Remembering(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.norm = nn.Linear(7, 5), nn.BatchNorm1d(5)
+            self.register_buffer("seen", torch.zeros(5))
+            self.register_buffer("later", None)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.norm(self.layer(x))
+            self.seen = self.seen + x.detach().sum(0)
+            self.later = x.detach()[0] if self.later is None else self.later + 1
+            return x + self.seen + self.later
+
+    model = wrapped(me, Remembering())
+    losses = train(me, model, steps=3)
+    # New tensors of another type.
+    model.module.norm.running_mean = model.module.norm.running_mean.double() + me.rank
+    with torch.no_grad():
+        model.eval()(data(me, 7))
+    return losses, [buffer.clone() for buffer in model.buffers()]
+
+
+@program()
+def what_is_to_be_ignored_is_not_sent(me: Rank) -> Any:
+    torch.manual_seed(me.rank)
+    model = nn.Sequential(nn.Linear(7, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))
+    model[2].requires_grad_(False)
+    model._ddp_params_and_buffers_to_ignore = ["0.bias", "1.running_mean", "2.weight"]
+    model = wrapped(me, model)
+    begun = [value.clone() for value in model.state_dict().values()]
+    losses = train(me, model, steps=3)
+    return begun, losses, [buffer.clone() for buffer in model.buffers()]
+
+
+@program()
 def several_outputs_may_be_used_or_not(me: Rank) -> Any:
     class Forked(nn.Module):
         def __init__(self) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import inspect
 import os
 import textwrap
+import weakref
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from ranks import Rank, program
+from ranks.compare import assert_same
 from ranks.stage import join
 from torch import Tensor, nn
 
@@ -283,7 +286,71 @@ def what_makes_no_sense_is_refused(me: Rank) -> Any:
         said(lambda: ours(layers(), hook="gzip")),
         said(lambda: ours(layers(), hook_options={"level": 3})),
         said(lambda: ours(layers(), device_ids=None, dim=0)),
+        said(lambda: ours(layers(), hook="int8", hook_options={"error_feedbak": True})),
+        said(lambda: ours(layers(), hook="powersgd", hook_options={"ranks": 4, "after": 1})),
     ]
+
+
+@program()
+def states_that_cannot_be_sent_are_refused_by_name(me: Rank) -> Any:
+    def odd(state: Tensor, name: str, **wishes: Any) -> nn.Module:
+        model = nn.Sequential(layers(), nn.Identity())
+        model[1].register_buffer(name, state)
+        return ours(model, **wishes)
+
+    frozen = nn.Sequential(layers(), nn.Linear(3, 3, device="meta").requires_grad_(False))
+    rows = torch.eye(3).to_sparse()
+    told = [said(lambda: odd(rows, "rows")), said(lambda: ours(frozen))]
+    # What is not sent may be anything.
+    assert said(lambda: odd(rows, "rows", broadcast_buffers=False, init_sync=False)) is None
+    model = odd(torch.eye(3), "later")
+    model.module[1].later = rows
+    told.append(said(lambda: model(data(me, 0))))
+    # Nothing was sent, and the ranks go on.
+    model.module[1].later = torch.eye(3) * me.rank
+    model(data(me, 0)).square().mean().backward()
+    return told, gradients(model), model.module[1].later
+
+
+@program()
+def hooks_end_with_the_model(me: Rank) -> Any:
+    module = layers()
+    kept = []
+    for _ in range(2):
+        # So many steps that most hooks only put their parameter on a list.
+        model = ours(module, bucket_cap_mb=0.001)
+        train(me, model, steps=8)
+        held = weakref.ref(model._gradients)
+        assert all(len(it._post_accumulate_grad_hooks) == 1 for it in module.parameters())
+        # A pass that is given up, though what the model has given is kept.
+        kept.append(model(data(me, 20)))
+        with model.no_sync():
+            kept.append(model(data(me, 21)))
+        del model
+        assert held() is None
+        assert all(not it._post_accumulate_grad_hooks for it in module.parameters())
+    copy = ours(deepcopy(module), bucket_cap_mb=0.001)
+    again = ours(module, bucket_cap_mb=0.001)
+    again = ours(module, bucket_cap_mb=0.001)
+    expected = train(me, copy, steps=8)
+    assert_same(train(me, again, steps=8), expected, "the module that has been wrapped before")
+    told = said(kept[0].sum().backward)
+    kept[1].sum().backward()
+    return told, expected[1]
+
+
+@program()
+def a_default_device_changes_nothing(me: Rank) -> Any:
+    model = Reader(sparse=True)
+    rows = [some_rows(me, step) for step in range(3)]
+    with torch.device("meta"):
+        wrapped = ours(model, find_unused_parameters=True)
+        for step in range(3):
+            wrapped.zero_grad()
+            # In the first step both tables are read, then the other one by one rank or nobody.
+            other = step == 0 or (step == 1 and me.rank == 1)
+            wrapped(rows[step], other).square().sum().backward()
+    return [None if it is None else it.to_dense() for it in gradients(wrapped)]
 
 
 @program()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +12,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from consort import _core
-from consort.torch import group as groups
 from consort.torch.gradients import Gradients, strides
-from consort.torch.group import ConsortGroup
-from consort.torch.tensors import code, code_to_move, region
+from consort.torch.group import core_of
+from consort.torch.states import States, follow_rank_0
+from consort.torch.tensors import code
 
 
 class DistributedDataParallel(nn.Module):
@@ -51,6 +51,8 @@ class DistributedDataParallel(nn.Module):
       ``find_unused_parameters`` the graph is not searched: ranks tell each other what they have.
     * An exception in backward is told to the other ranks, which get an error that names this one,
       if a gradient had come. Before that nothing has happened, and all may go on.
+    * It has to be kept until backward has ended: a backward pass from what it has given before it
+      was dropped is an error, where PyTorch's would not average.
     * Gradients are always views of buckets (but for those of sparse embeddings, which travel by
       rows), so ``gradient_as_bucket_view=False`` is refused.
     * After a rank has died the others go on: :func:`consort.torch.shrink`, then :meth:`set_group`.
@@ -111,16 +113,16 @@ class DistributedDataParallel(nn.Module):
         #: Whether the next forward's backward averages; :meth:`no_sync` switches it off.
         self.require_backward_grad_sync = True
         self._was_averaged = True
-        self._core = _core_of(self.process_group)
+        self._core = core_of(self.process_group, _WHAT)
         left_out = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
         named = _learned(module, left_out)
         sparse = _sparse(module)
-        self._buffers_to_send = [
-            buffer for name, buffer in module.named_buffers() if name not in left_out
-        ]
+        self._states = States(module, left_out)
+        # What cannot be sent is refused before the ranks meet.
+        states = self._states.all() if init_sync else []
         # In a static graph the first pass shows which parameters have no gradient.
         may_miss = find_unused_parameters or static_graph
-        told = dict(hook_options or {})
+        told = _understood(hook, hook_options or {})
         wishes = _Wishes(_sizes(bucket_cap_mb), may_miss, static_graph, delay, hook, **told)
         described = [
             _described(name, parameter, id(parameter) in sparse) for name, parameter in named
@@ -130,13 +132,12 @@ class DistributedDataParallel(nn.Module):
         self._gradients = Gradients(
             self._reducer, parameters, find_unused_parameters and not static_graph
         )
-        if init_sync:
-            self._follow_rank_0()
+        follow_rank_0(self._core, states)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """What the model gives."""
-        if self._was_averaged and self.broadcast_buffers and self._buffers_to_send:
-            _broadcast(self._core, self._buffers_to_send)
+        if self._was_averaged and self.broadcast_buffers:
+            follow_rank_0(self._core, self._states.buffers())
         learns = torch.is_grad_enabled()
         is_averaged = learns and self.require_backward_grad_sync
         self._was_averaged = is_averaged
@@ -177,12 +178,12 @@ class DistributedDataParallel(nn.Module):
                 model.set_group()
         """
         process_group = dist.group.WORLD if process_group is None else process_group
-        core = _core_of(process_group)
+        core, states = core_of(process_group, _WHAT), self._states.all()
         self._reducer.set_group(core)
         self._core, self.process_group = core, process_group
         self._gradients.lay()
         self._gradients.forget()
-        self._follow_rank_0()
+        follow_rank_0(core, states)
 
     def stats(self) -> dict[str, Any]:
         """What was done so far, by the names of PyTorch's ``DDPLoggingData``; times are in ns."""
@@ -191,10 +192,6 @@ class DistributedDataParallel(nn.Module):
     def report(self) -> str:
         """The same for people: buckets, and how much communication backward has hidden."""
         return self._reducer.report()
-
-    def _follow_rank_0(self) -> None:
-        """Gives all ranks the parameters and buffers of rank 0."""
-        _broadcast(self._core, [*self.module.parameters(), *self._buffers_to_send])
 
 
 @dataclass
@@ -216,15 +213,29 @@ def _refuse(others: dict[str, Any], gradient_as_bucket_view: bool) -> None:
     """Says what cannot be had, of what PyTorch's class knows or anybody thinks of."""
     if not gradient_as_bucket_view:
         raise ValueError(
-            "DistributedDataParallel of consort: gradients are always views of buckets; leave "
-            "gradient_as_bucket_view out"
+            f"{_WHAT}: gradients are always views of buckets; leave gradient_as_bucket_view out"
         )
     wanted = [name for name, value in others.items() if name not in _EMPTY or value]
     if wanted:
         raise TypeError(
-            f"DistributedDataParallel of consort has no {', '.join(sorted(wanted))}: leave it out, "
+            f"{_WHAT} has no {', '.join(sorted(wanted))}: leave it out, "
             "or use torch.nn.parallel.DistributedDataParallel, which works on backend consort, too"
         )
+
+
+def _understood(hook: str, told: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a hook is told, if it knows all of that."""
+    known = _HOOK_OPTIONS.get(hook)
+    if known is None:
+        # There is no such hook, as the compiled part says.
+        return {}
+    unknown = sorted(set(told).difference(known))
+    if unknown:
+        options = f"its options are {', '.join(known)}" if known else "it has no options"
+        raise TypeError(
+            f"{_WHAT}: hook {hook!r} has no option {', '.join(map(repr, unknown))}: {options}"
+        )
+    return told
 
 
 def _sizes(bucket_cap_mb: float | None) -> list[int] | None:
@@ -233,36 +244,6 @@ def _sizes(bucket_cap_mb: float | None) -> list[int] | None:
         return None
     size = max(int(bucket_cap_mb * 2**20), 1)
     return [min(size, _FIRST), size]
-
-
-def _core_of(process_group: Any) -> _core.Group:
-    """The group as the compiled part knows it."""
-    if isinstance(process_group, ConsortGroup):
-        return process_group.core
-    if groups.HAS_BACKENDS and isinstance(process_group, dist.ProcessGroup):
-        try:
-            backend = process_group._get_backend(torch.device("cpu"))
-        except RuntimeError:
-            backend = None
-        if isinstance(backend, groups.ConsortBackend):
-            return backend.core
-    if process_group is None:
-        raise RuntimeError(
-            "DistributedDataParallel of consort: there is no process group; call "
-            'init_process_group("consort") first'
-        )
-    raise TypeError(
-        "DistributedDataParallel of consort needs a process group of backend consort, and this is "
-        f'{_backend_of(process_group)}: make it with init_process_group("consort"), or use '
-        "torch.nn.parallel.DistributedDataParallel"
-    )
-
-
-def _backend_of(process_group: Any) -> str:
-    try:
-        return f"one of backend {dist.get_backend(process_group)}"
-    except (ValueError, RuntimeError, TypeError):
-        return f"a {type(process_group).__name__}"
 
 
 def _learned(module: nn.Module, left_out: set[str]) -> list[tuple[str, nn.Parameter]]:
@@ -280,7 +261,7 @@ def _learned(module: nn.Module, left_out: set[str]) -> list[tuple[str, nn.Parame
     for name, parameter in named:
         if parameter.device.type != "cpu" or parameter.layout != torch.strided:
             raise ValueError(
-                f"DistributedDataParallel of consort: parameter {name!r} is {parameter.layout} on "
+                f"{_WHAT}: parameter {name!r} is {parameter.layout} on "
                 f"{parameter.device}; it has to be a plain tensor on the CPU"
             )
     return named
@@ -299,37 +280,18 @@ def _described(
     return name, kind, list(parameter.shape), list(strides(parameter)), is_sparse
 
 
-def _broadcast(core: _core.Group, tensors: Sequence[Tensor]) -> None:
-    """Gives all ranks the tensors of rank 0: those of a type together, some at a time."""
-    with torch.no_grad():
-        for some in _portions(tensors):
-            flat = torch.cat([tensor.detach().reshape(-1) for tensor in some])
-            core.broadcast(code_to_move(flat), 0, region(flat), (flat, True, None))
-            if core.rank == 0:
-                continue
-            parts = flat.split([tensor.numel() for tensor in some])
-            for tensor, part in zip(some, parts, strict=True):
-                tensor.copy_(part.view(tensor.shape))
-
-
-def _portions(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    by_type: dict[torch.dtype, list[Tensor]] = {}
-    for tensor in tensors:
-        by_type.setdefault(tensor.dtype, []).append(tensor)
-    for some in by_type.values():
-        portion: list[Tensor] = []
-        for tensor in some:
-            portion.append(tensor)
-            if sum(each.nbytes for each in portion) >= _PORTION:
-                yield portion
-                portion = []
-        if portion:
-            yield portion
-
-
+# How it is called in errors.
+_WHAT = "DistributedDataParallel of consort"
 # What PyTorch's class knows that means nothing here: it may be said as long as nothing is wanted.
 _EMPTY = {"device_ids", "output_device", "dim", "check_reduction"}
 # No more than so many bytes are in the first bucket.
 _FIRST = 1 << 20
-# So many bytes of parameters are copied at a time to be sent.
-_PORTION = 64 << 20
+# What each hook may be told.
+_HOOK_OPTIONS: dict[str, tuple[str, ...]] = {
+    "average": (),
+    "bf16": (),
+    "f16": (),
+    "int8": ("error_feedback",),
+    "powersgd": ("rank", "after", "min_compression_rate", "error_feedback"),
+    "none": (),
+}

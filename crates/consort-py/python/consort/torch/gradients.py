@@ -9,12 +9,15 @@ Who may touch the memory when: from when the reducer is told until backward ends
 reducer's. Nothing here reads or writes it meanwhile, and autograd has no reason to: it has added up
 all there was to add. (A gradient that comes in several parts is the exception: then the graph has
 to be declared static, and the reducer takes the place with the last part.)
+
+Parameters, and what a model has given, may outlive the wrapper and get another one. So their hooks
+do not keep :class:`Gradients`, and those of parameters are gone with it.
 """
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -23,7 +26,7 @@ from torch.autograd import Variable
 from torch.utils import _pytree
 
 from consort import _core
-from consort.torch.tensors import region
+from consort.torch.tensors import over, region
 
 
 class Gradients:
@@ -55,10 +58,16 @@ class Gradients:
         self._is_heard = False
         self._is_averaged = False
         self.lay()
+        # What autograd calls.
+        self._to_see_to = _weakly(self._came)
+        self._to_hear = _weakly(self._hear, _refuse_without_model)
+        self._to_hear_of_others = _weakly(self._hear_of_others)
         # Whose hooks see to gradients at once, and what ends them: all, before anything is known.
         self._watched: dict[int, Any] = {}
         self._listed: dict[int, Any] = {}
         self._seen_to: set[int] = set()
+        ends = weakref.finalize(self, _unhook, self._watched, self._listed, self._pending)
+        ends.atexit = False
         self._watch(set(range(len(parameters))))
 
     def expect(self, is_averaged: bool) -> None:
@@ -82,7 +91,7 @@ class Gradients:
         tensors = [output] if isinstance(output, Tensor) else _pytree.tree_leaves(output)
         for tensor in tensors:
             if isinstance(tensor, Tensor) and tensor.grad_fn is not None:
-                tensor.register_hook(self._hear if is_averaged else self._hear_of_others)
+                tensor.register_hook(self._to_hear if is_averaged else self._to_hear_of_others)
 
     def lay(self) -> None:
         """Lays tensors over the buckets, which are new."""
@@ -105,7 +114,7 @@ class Gradients:
         self._seen_to = watched
         for number, parameter in enumerate(self._parameters):
             mine, other = self._watched, self._listed
-            hook: Any = self._came
+            hook: Any = self._to_see_to
             register = parameter.register_post_accumulate_grad_hook
             if number not in watched and self._views[number] is not None:
                 mine, other, hook = other, mine, self._pending.append
@@ -268,15 +277,48 @@ class _End:
             self._gradients._fail()
 
 
+def _weakly(
+    method: Callable[[Tensor], None], without: Callable[[], None] | None = None
+) -> Callable[[Tensor], None]:
+    """Calls a method as long as there is its object, which it does not keep."""
+    held = weakref.WeakMethod(method)
+
+    def hook(tensor: Tensor) -> None:
+        found = held()
+        if found is not None:
+            found(tensor)
+        elif without is not None:
+            without()
+
+    return hook
+
+
+def _refuse_without_model() -> None:
+    raise RuntimeError(
+        "DistributedDataParallel of consort: backward comes from what a model has given that is "
+        "gone, so that gradients would not be averaged: keep the DistributedDataParallel until "
+        "backward has ended"
+    )
+
+
+def _unhook(watched: dict[int, Any], listed: dict[int, Any], pending: list[Tensor]) -> None:
+    """Frees the parameters of all hooks."""
+    for handles in (watched, listed):
+        for handle in handles.values():
+            handle.remove()
+    pending.clear()
+
+
 def _of_rows(parameter: Tensor, rows: bytes, values: bytes) -> Tensor:
     """A gradient of which only some rows are there."""
     shape = parameter.shape
     if not rows:
-        none, nothing = torch.empty(1, 0, dtype=torch.int64), parameter.new_empty(0, *shape[1:])
-        return torch.sparse_coo_tensor(none, nothing, shape)
+        none = torch.empty(1, 0, dtype=torch.int64, device="cpu")
+        nothing = parameter.new_empty(0, *shape[1:])
+        return torch.sparse_coo_tensor(none, nothing, shape, device="cpu")
     numbers = torch.frombuffer(bytearray(rows), dtype=torch.int64).unsqueeze(0)
     found = torch.frombuffer(bytearray(values), dtype=parameter.dtype).view(-1, *shape[1:])
-    return torch.sparse_coo_tensor(numbers, found, shape, is_coalesced=True)
+    return torch.sparse_coo_tensor(numbers, found, shape, device="cpu", is_coalesced=True)
 
 
 def _views(places: _core.Places, parameters: Sequence[Tensor]) -> list[Tensor | None]:
@@ -293,7 +335,7 @@ def _views(places: _core.Places, parameters: Sequence[Tensor]) -> list[Tensor | 
             end = start + parameter.nbytes
             first, last = spans.get(bucket, (start, end))
             spans[bucket] = min(first, start), max(last, end)
-    storages = {bucket: _over(places, *span) for bucket, span in spans.items()}
+    storages = {bucket: _storage(places, *span) for bucket, span in spans.items()}
     views: list[Tensor | None] = []
     for place, parameter in zip(found, parameters, strict=True):
         if place is None:
@@ -301,7 +343,7 @@ def _views(places: _core.Places, parameters: Sequence[Tensor]) -> list[Tensor | 
             continue
         bucket, start = place
         offset = (start - spans[bucket][0]) // parameter.element_size()
-        view: Any = torch.empty(0, dtype=parameter.dtype)
+        view: Any = torch.empty(0, dtype=parameter.dtype, device="cpu")
         view.set_(storages[bucket], offset, parameter.shape, strides(parameter))
         views.append(view)
     return views
@@ -312,13 +354,11 @@ def strides(parameter: Tensor) -> tuple[int, ...]:
     return torch.empty_like(parameter, device="meta").stride()
 
 
-def _over(places: _core.Places, start: int, end: int) -> torch.UntypedStorage:
+def _storage(places: _core.Places, start: int, end: int) -> torch.UntypedStorage:
     """Memory as PyTorch knows it, which keeps what it lies in."""
     if start == end:
-        return torch.UntypedStorage(0)
-    window = (ctypes.c_ubyte * (end - start)).from_address(start)
-    window.keeps = places  # type: ignore[attr-defined]
-    return torch.frombuffer(window, dtype=torch.uint8).untyped_storage()
+        return torch.UntypedStorage(0, device="cpu")
+    return over(start, end - start, places).untyped_storage()
 
 
 # In so many passes it is looked at when each gradient comes: then sizes of buckets are found.
