@@ -238,8 +238,8 @@ def buffers_that_are_replaced_follow_rank_zero(me: Rank) -> Any:
 
     model = wrapped(me, Remembering())
     losses = train(me, model, steps=3)
-    # New tensors of another type.
-    model.module.norm.running_mean = model.module.norm.running_mean.double() + me.rank
+    # Another type, and so another tensor.
+    model.module.seen = model.module.seen.double() + me.rank
     with torch.no_grad():
         model.eval()(data(me, 7))
     return losses, [buffer.clone() for buffer in model.buffers()]
