@@ -125,6 +125,13 @@ def unsent(values: list[Any]) -> None:
     assert torch.equal(values[0][2], torch.zeros(3, 3))
 
 
+def shared(values: list[Any]) -> None:
+    """Both times every rank is told, and nobody waits for the other."""
+    for told in values:
+        for kind, words in told:
+            assert kind is RuntimeError and "another DistributedDataParallel's" in words
+
+
 def unhooked(values: list[Any]) -> None:
     """Whoever dropped the model too early is told so."""
     assert_same(values[1], values[0], "rank 1")
@@ -155,6 +162,7 @@ CHECKS = {
     "what_makes_no_sense_is_refused": refused,
     "states_that_cannot_be_sent_are_refused_by_name": unsent,
     "hooks_end_with_the_model": unhooked,
+    "two_may_wrap_the_same_parameters_but_not_average_them_at_once": shared,
     "gradients_lie_in_buckets_and_have_the_same_bits_everywhere": views,
     "the_backend_may_be_a_plain_one": losses_differ,
     "ranks_that_do_not_share_memory_average": losses_differ,

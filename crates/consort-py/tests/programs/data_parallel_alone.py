@@ -350,7 +350,30 @@ def a_default_device_changes_nothing(me: Rank) -> Any:
             # In the first step both tables are read, then the other one by one rank or nobody.
             other = step == 0 or (step == 1 and me.rank == 1)
             wrapped(rows[step], other).square().sum().backward()
+            assert all(it is None or it.is_cpu for it in gradients(wrapped))
     return [None if it is None else it.to_dense() for it in gradients(wrapped)]
+
+
+@program()
+def two_may_wrap_the_same_parameters_but_not_average_them_at_once(me: Rank) -> Any:
+    module = layers()
+    first, second = ours(module, bucket_cap_mb=0.001), ours(module, bucket_cap_mb=0.002)
+    copy = ours(deepcopy(module), bucket_cap_mb=0.001)
+    x = data(me, 0)
+    told = [said(lambda: (first(x).sum() + second(x).square().sum()).backward())]
+    # Nothing had come, so that nothing has happened.
+    for step in range(8):
+        for model in (first, second):
+            module.zero_grad()
+            copy.zero_grad()
+            model(data(me, step)).square().mean().backward()
+            copy(data(me, step)).square().mean().backward()
+            assert_same(gradients(module), gradients(copy), f"step {step}")
+    dist.barrier()
+    # The first one expects a backward pass when that of the second comes.
+    first(x)
+    told.append(said(second(x).square().sum().backward))
+    return told
 
 
 @program()

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from threading import Lock
 from typing import Any
 
 import torch
@@ -68,6 +69,8 @@ class Gradients:
         self._seen_to: set[int] = set()
         ends = weakref.finalize(self, _unhook, self._watched, self._listed, self._pending)
         ends.atexit = False
+        with _lock:
+            _alive.add(self)
         self._watch(set(range(len(parameters))))
 
     def expect(self, is_averaged: bool) -> None:
@@ -165,11 +168,11 @@ class Gradients:
         """Begins with a pass when the first gradient comes, unless it is not to be averaged."""
         if not self._is_averaged:
             return False
+        self._await_end()
         if self._reducer.begin() != self._generation:
             self.lay()
         self._has_begun = True
         self._has_come[:] = bytes(len(self._has_come))
-        self._await_end()
         return True
 
     def _hear(self, gradient: Tensor) -> None:
@@ -184,8 +187,21 @@ class Gradients:
     def _await_end(self) -> None:
         """Has autograd tell when the pass ends that it is in."""
         if not self._is_awaited:
+            self._refuse_to_share()
             self._is_awaited = True
             Variable._execution_engine.queue_callback(_End(self))
+
+    def _refuse_to_share(self) -> None:
+        """Each gradient lies in one place: no two may average the same ones at the same time."""
+        with _lock:
+            busy = [each for each in _alive if each._is_awaited]
+        if any(not self._numbers.keys().isdisjoint(each._numbers) for each in busy):
+            raise RuntimeError(
+                "DistributedDataParallel of consort: this backward pass averages parameters that "
+                "are also another DistributedDataParallel's, which expects gradients for them in "
+                "the same pass: wrap what has both in one, or compute what is not learned from "
+                "within torch.no_grad()"
+            )
 
     def _end(self) -> None:
         """Backward has ended: waits for the averages."""
@@ -361,6 +377,9 @@ def _storage(places: _core.Places, start: int, end: int) -> torch.UntypedStorage
     return over(start, end - start, places).untyped_storage()
 
 
+# All that there are, and who may look at them.
+_alive: weakref.WeakSet[Gradients] = weakref.WeakSet()
+_lock = Lock()
 # In so many passes it is looked at when each gradient comes: then sizes of buckets are found.
 _LOOKED_AT = 6
 # A gradient of so many bytes is copied at once, while it is in the caches.
