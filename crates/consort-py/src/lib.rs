@@ -4,7 +4,7 @@
 //! This is the ground that the Python package `consort` stands on, not what people use: the package
 //! knows what a tensor is, and keeps it from being freed. Everything that waits lets other threads of
 //! the interpreter go on meanwhile, and no thread of consort's ever asks for the interpreter: what is
-//! to happen there when a call is done goes into a queue ([`completions`]), which Python empties.
+//! to happen there when a call is done goes into a queue (`completions.rs`), which Python empties.
 
 mod completions;
 mod errors;
