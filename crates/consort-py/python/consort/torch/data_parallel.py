@@ -103,6 +103,7 @@ class DistributedDataParallel(nn.Module):
         delay: bool = False,
         **others: Any,
     ) -> None:
+        """Every rank of the group makes one, of the same model; see the class for what can be said."""
         _refuse(others, gradient_as_bucket_view)
         super().__init__()
         self.module = module

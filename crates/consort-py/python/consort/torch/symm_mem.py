@@ -5,12 +5,16 @@ what is written there is seen by its owner, and nothing is sent. Who may write w
 to settle, with barriers and signals.
 
     import consort.torch.symm_mem as symm_mem
+    import torch
+    import torch.distributed as dist
 
+    dist.init_process_group("consort")
     mine = symm_mem.empty(1024, dtype=torch.float32)
     handle = symm_mem.rendezvous(mine)
     mine.fill_(dist.get_rank())
     handle.barrier()
     right = handle.get_buffer((handle.rank + 1) % handle.world_size, mine.shape, mine.dtype)
+    assert right[0] == (handle.rank + 1) % handle.world_size
 
 Collectives on tensors that lie here work where they lie, without copying them in: then the tensors
 of all ranks have to lie here.
