@@ -130,6 +130,37 @@ dist.destroy_process_group()
     assert "this process was forked from rank 0" in told
 
 
+def test_a_forked_child_can_have_a_group_of_its_own_with_calls_in_the_background() -> None:
+    program = """
+import os, tempfile, torch, torch.distributed as dist
+folder = tempfile.TemporaryDirectory()
+def meet(place):
+    store = dist.FileStore(os.path.join(folder.name, place), 2)
+    dist.init_process_group("consort", store=store, rank=rank, world_size=2)
+    one = torch.ones(1)
+    dist.all_reduce(one, async_op=True).get_future().wait()
+    assert one.item() == 2
+def be():
+    meet("before")
+    child = os.fork()
+    if child == 0:
+        # Its parent's group is still there.
+        dist.distributed_c10d._update_default_pg(None)
+        meet("child")
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    dist.all_reduce(torch.ones(1), async_op=True).get_future().wait()
+    dist.destroy_process_group()
+rank = 1 if (other := os.fork()) == 0 else 0
+be()
+if other == 0:
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(other, 0)[1]) == 0
+print("well")
+"""
+    assert lines(python("-c", program))[-1] == "well"
+
+
 def test_options_of_another_kind_are_refused() -> None:
     program = """
 import torch.distributed as dist

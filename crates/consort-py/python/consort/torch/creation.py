@@ -112,10 +112,16 @@ def _prepare() -> None:
 
 
 def _leave_all() -> None:
-    """Leaves what was not left when the program ends, so that the others need not wonder."""
+    """Leaves what was not left when the program ends, so that the others need not wonder.
+
+    If an exception has ended it, the others are told of that: they wait for calls that do not come.
+    """
     completers.close(_PATIENCE)
+    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     for group in list(groups.alive):
         try:
+            if error is not None and not group.core.has_left():
+                group.core.abort(f"its program has ended with {type(error).__name__}: {error}")
             group.shutdown()
         except Exception as error:
             print(f"consort: could not leave a group in good order: {error}", file=sys.stderr)

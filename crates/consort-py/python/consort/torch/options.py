@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 
@@ -11,43 +11,57 @@ from typing import Any, Literal
 class Options:
     """What ``pg_options`` may say. All ranks have to say the same, except for the port.
 
-    What is ``None`` is as the environment says (``CONSORT_TRANSPORT`` and so on), or as it is best.
-
         dist.init_process_group("consort", pg_options=consort.torch.Options(transport="tcp"))
 
-    They are for the first group, of all ranks; groups that ``new_group`` makes are part of it.
+    They are for the first group, of all ranks; groups that ``new_group`` makes are part of it. What is
+    ``None`` is as the environment says (``CONSORT_TRANSPORT`` and so on), or as it is best.
+
+    transport
+        What data travels over: ``"auto"``, ``"shm"`` or ``"tcp"``.
+    interface
+        The network interface to use, by its name or address.
+    encrypt
+        Whether data is encrypted between hosts.
+    integrity
+        Whether data has a checksum between hosts.
+    verify_results
+        Every how many calls ranks compare their results; 0: never.
+    algorithm
+        The algorithm to use between hosts, by its name in ``consort plan``.
+    streams
+        How many TCP connections two ranks have, up to 8; 0: found by measuring.
+    port
+        The port that this host listens on for data; 0: the system chooses.
+    liveness
+        How many seconds a host may be silent before it counts as gone.
+    warn_after
+        After how many seconds of waiting a warning names the ranks waited for; ``math.inf``: never.
+    trace_dir
+        The folder in which this rank leaves a record of its last calls, for ``consort trace``.
+    debug
+        How much this rank tells of what it does: ``"off"``, ``"info"`` or ``"detail"``. If nothing is
+        said, as ``TORCH_DISTRIBUTED_DEBUG`` says.
+    mode
+        What PyTorch is given: a ``"group"``, or a ``"backend"``, which it can put beside the backends of
+        other devices and check by itself, but which costs three times as much for each call and has no
+        receive from any rank (PyTorch 2.14 and later).
     """
 
-    #: What data travels over: ``auto``, ``shm`` or ``tcp``.
     transport: str | None = None
-    #: The network interface to use, by its name or address.
     interface: str | None = None
-    #: Whether data is encrypted between hosts.
     encrypt: bool | None = None
-    #: Whether data has a checksum between hosts.
     integrity: bool | None = None
-    #: Every how many calls ranks compare their results.
     verify_results: int | None = None
-    #: The algorithm to use between hosts, by its name in ``consort plan``.
     algorithm: str | None = None
-    #: How many TCP connections two ranks have, up to 8.
     streams: int | None = None
-    #: The port that this host listens on for data.
     port: int | None = None
-    #: How many seconds a host may be silent.
     liveness: float | None = None
-    #: After how many seconds of waiting a warning names the ranks waited for; ``math.inf``: never.
     warn_after: float | None = None
-    #: The folder in which this rank leaves a record of its last calls, for ``consort trace``.
     trace_dir: str | None = None
-    #: How much this rank tells of what it does: ``off``, ``info`` or ``detail``.
     debug: str | None = None
-    #: What PyTorch is given: ``group``, or ``backend``, which it can put beside the backends of
-    #: other devices and check by itself, but which costs three times as much for each call and has
-    #: no receive from any rank (PyTorch 2.14 and later).
     mode: Literal["group", "backend"] = "group"
     # A group that there is already, which PyTorch is to be given.
-    _given: Any = None
+    _given: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.mode not in ("group", "backend"):

@@ -32,7 +32,8 @@ def shrink(group: Any = None, without: Sequence[int] = (), timeout: timedelta | 
         except consort.PeerGone:
             consort.torch.shrink()
 
-    Where ranks are started by ``consort run --tolerate``, the launcher lets the others live on.
+    Where ranks are started by ``consort run --tolerate``, the launcher lets the others live on, and
+    keeps the store that they agree through; without it rank 0 keeps that, and its death is the end.
     Raises ``consort.Aborted`` on a rank that the others go on without, and ``consort.Deadline`` when
     ranks that are alive do not come within the ``timeout``, the group's own if it is not said.
     """

@@ -92,6 +92,13 @@ class Store(dist.Store):
         for key, value in zip(keys, values, strict=True):
             self.set(key, value)
 
+    def clone(self) -> Store:
+        """Another handle on the same table, which other backends ask for."""
+        copy = Store(self._store, self.timeout)
+        # PyTorch keeps no more than its own half of it.
+        _clones.append(copy)
+        return copy
+
     def has_extended_api(self) -> bool:
         """Whether there are `append`, `multi_get` and `multi_set`."""
         return True
@@ -113,6 +120,9 @@ def _as_torch() -> Iterator[None]:
         raise StoreDeadline(str(error)) from None
     except errors.Error as error:
         raise StoreTrouble(str(error)) from None
+
+
+_clones: list[Store] = []
 
 
 def _bytes(value: str | bytes) -> bytes:

@@ -50,13 +50,16 @@ def empty(
     if torch.device(device).type != "cpu":
         raise ValueError(f"symm_mem.empty: consort's memory is on the CPU, not on {device}")
     shape = _shape(size)
+    if any(length < 0 for length in shape):
+        raise ValueError(f"symm_mem.empty: there is no tensor of shape {list(shape)}")
     dtype = torch.get_default_dtype() if dtype is None else dtype
     elements = math.prod(shape)
     core = core_of(group, "symm_mem.empty")
     memory = core.symmetric(max(elements * dtype.itemsize, 1), channels)
     tensor = _over(memory, memory.rank, 0, elements, dtype).reshape(shape)
-    _handles[tensor.untyped_storage().data_ptr()] = Handle(memory, core.name)
-    weakref.finalize(tensor.untyped_storage(), _handles.pop, tensor.data_ptr(), None)
+    storage = tensor.untyped_storage()
+    _handles[storage.data_ptr()] = Handle(memory, core.name)
+    weakref.finalize(storage, _handles.pop, storage.data_ptr(), None)
     return tensor
 
 
