@@ -87,6 +87,25 @@ dist.destroy_process_group()
 """
 
 
+def test_an_exception_that_ends_a_program_is_told_to_the_others() -> None:
+    told = ranks(3, UNCAUGHT, "--tolerate", "1")
+    text = "group world: rank 1 has ended it: its program has ended with ValueError: bad batch"
+    assert told.count(f"Aborted (1,) {text}") == 2
+
+
+UNCAUGHT = """
+import consort, torch, torch.distributed as dist
+dist.init_process_group("consort")
+dist.barrier()
+if dist.get_rank() == 1:
+    raise ValueError("bad batch")
+try:
+    dist.all_reduce(torch.ones(3))
+except consort.Aborted as error:
+    print(f"{type(error).__name__} {error.ranks} {error}\\n", end="", flush=True)
+"""
+
+
 def test_ranks_read_and_write_each_others_windows() -> None:
     told = ranks(3, SYMMETRIC)
     assert sorted(told) == [f"rank {rank} well" for rank in range(3)]

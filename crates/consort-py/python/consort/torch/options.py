@@ -42,8 +42,8 @@ class Options:
         How much this rank tells of what it does: ``"off"``, ``"info"`` or ``"detail"``. If nothing is
         said, as ``TORCH_DISTRIBUTED_DEBUG`` says.
     mode
-        What PyTorch is given: a ``"group"``, or a ``"backend"``, which it can put beside the backends of
-        other devices and check by itself, but which costs three times as much for each call and has no
+        What PyTorch is given: a ``"group"``, or a ``"backend"``, which it can put beside those of other
+        devices and check by itself, but which costs three times as much for each call and has no
         receive from any rank (PyTorch 2.14 and later).
     """
 
