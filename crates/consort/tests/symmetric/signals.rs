@@ -156,7 +156,9 @@ fn a_wait_for_a_window_names_who_holds_it_and_can_be_made_again() {
         memory.barrier(0).unwrap();
         if ctx.rank() < 2 {
             let error = memory.within(SHORT).peer(1).unwrap_err();
-            assert!(matches!(&error, Error::Held { holders, .. } if holders[..] == [2]), "{error}");
+            // The other of the two may have come to its copy, which is a hold as well.
+            let is_told = |holders: &[u32]| holders.contains(&2);
+            assert!(matches!(&error, Error::Held { holders, .. } if is_told(holders)), "{error}");
             memory.put(1, 0, &[3]).unwrap();
         }
         memory.barrier(0).unwrap();
