@@ -210,6 +210,11 @@ dist.all_gather_object(every, dist.get_rank())
 part = dist.new_group([0, 1])
 dist.all_reduce(one, group=part)
 assert (one.item(), every) == (4.0, [0, 1])
+assert consort.torch.failure() is None
+if dist.get_rank() == 0:
+    consort.torch.shrink(without=[1])
+    assert (dist.get_world_size(), type(dist.group.WORLD)) == (1, dist.ProcessGroup)
+    dist.all_reduce(one)
 print(f"rank {dist.get_rank()} well", flush=True)
 dist.destroy_process_group()
 """

@@ -9,7 +9,6 @@ import sys
 import weakref
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
@@ -73,17 +72,7 @@ def _world() -> Any:
     """The group of all, if there is one and it is consort's."""
     if not dist.is_initialized():
         return None
-    default = c10d._get_default_group()
-    if isinstance(default, ConsortGroup):
-        return default
-    if HAS_BACKENDS:
-        try:
-            backend = default._get_backend(torch.device("cpu"))
-        except RuntimeError:
-            return None
-        if isinstance(backend, groups.ConsortBackend):
-            return backend
-    return None
+    return groups.ours(c10d._get_default_group())
 
 
 def _options(given: Any) -> Options:
@@ -117,11 +106,11 @@ def _leave_all() -> None:
     If an exception has ended it, the others are told of that: they wait for calls that do not come.
     """
     completers.close(_PATIENCE)
-    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    fatal = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     for group in list(groups.alive):
         try:
-            if error is not None and not group.core.has_left():
-                group.core.abort(f"its program has ended with {type(error).__name__}: {error}")
+            if fatal is not None and not group.core.has_left():
+                group.core.abort(f"its program has ended with {type(fatal).__name__}: {fatal}")
             group.shutdown()
         except Exception as error:
             print(f"consort: could not leave a group in good order: {error}", file=sys.stderr)

@@ -127,25 +127,31 @@ class ConsortGroup(Shared, ProcessGroup):  # type: ignore[misc]
         self._monitored_barrier(timeout, wait_all_ranks)
 
 
+def ours(group: Any) -> Shared | None:
+    """What of a group is consort's: itself, or its backend for the CPU; `None` if nothing is."""
+    if isinstance(group, Shared):
+        return group
+    if not (HAS_BACKENDS and isinstance(group, ProcessGroup)):
+        return None
+    try:
+        backend = group._get_backend(torch.device("cpu"))
+    except RuntimeError:
+        return None
+    return backend if isinstance(backend, Shared) else None
+
+
 def core_of(group: Any, what: str) -> Group:
     """The group as the compiled part knows it; that of all if it is `None`."""
     group = dist.group.WORLD if group is None else group
-    if isinstance(group, Shared):
-        return group.core
-    if HAS_BACKENDS and isinstance(group, ProcessGroup):
-        try:
-            backend = group._get_backend(torch.device("cpu"))
-        except RuntimeError:
-            backend = None
-        if isinstance(backend, Shared):
-            return backend.core
+    if (found := ours(group)) is not None:
+        return found.core
     if group is None:
         raise RuntimeError(f'{what}: call init_process_group("consort") first')
     try:
-        found = f"one of backend {dist.get_backend(group)}"
+        kind = f"one of backend {dist.get_backend(group)}"
     except (ValueError, RuntimeError, TypeError):
-        found = f"a {type(group).__name__}"
-    raise TypeError(f"{what} needs a process group of backend consort, and this is {found}")
+        kind = f"a {type(group).__name__}"
+    raise TypeError(f"{what} needs a process group of backend consort, and this is {kind}")
 
 
 def _named(cls: type) -> None:

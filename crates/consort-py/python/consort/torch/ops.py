@@ -260,8 +260,6 @@ class Operations:
         check(tensor, "send")
         plain = to_read(tensor)
         to = arguments.check_peer(dst, self._core.world, "send")
-        manner = (storages(plain), False, None)
-        to = arguments.check_peer(dst, self._core.world, "send")
         here, manner = region(plain), (storages(plain), False, None)
         op = self._core.send(code_to_move(tensor), here, to, arguments.check_tag(tag), manner)
         return Begun(op, [tensor])

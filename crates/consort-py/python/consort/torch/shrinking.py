@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from consort import _core
-from consort.torch.group import ConsortGroup
+from consort.torch.group import ConsortGroup, core_of
 from consort.torch.options import Options
 from consort.torch.store import Store
 
@@ -37,20 +37,20 @@ def shrink(group: Any = None, without: Sequence[int] = (), timeout: timedelta | 
     Raises ``consort.Aborted`` on a rank that the others go on without, and ``consort.Deadline`` when
     ranks that are alive do not come within the ``timeout``, the group's own if it is not said.
     """
-    default = c10d._get_default_group()
-    old = default if group is None else group
-    if not isinstance(old, ConsortGroup):
-        raise TypeError("shrink: the group is not of backend consort, or is no group of this rank")
+    core = core_of(group, "shrink")
+    old = dist.group.WORLD if group is None else group
+    options = Options(mode="group" if isinstance(old, ConsortGroup) else "backend")
     seconds = None if timeout is None else timeout.total_seconds()
-    before = old.core.world_ranks()
-    left = old.core.shrink(list(without), seconds)
+    before = core.world_ranks()
+    left = core.shrink(list(without), seconds)
     survivors = [before.index(rank) for rank in left.world_ranks()]
-    if old is default:
-        return _replace_default(left)
-    return _register(old, left, survivors)
+    options = options.replace(_given=left)
+    if old is dist.group.WORLD:
+        return _replace_default(left, options)
+    return _register(old, left, survivors, options)
 
 
-def _replace_default(core: _core.Group) -> Any:
+def _replace_default(core: _core.Group, options: Options) -> Any:
     patience = timedelta(seconds=core.timeout())
     store = dist.PrefixStore(f"torch/{core.name}", Store(core.store(), patience))
     dist.destroy_process_group()
@@ -60,12 +60,12 @@ def _replace_default(core: _core.Group) -> Any:
         rank=core.rank,
         world_size=core.world,
         timeout=patience,
-        pg_options=Options(_given=core),
+        pg_options=options,
     )
     return dist.group.WORLD
 
 
-def _register(old: ConsortGroup, core: _core.Group, survivors: list[int]) -> Any:
+def _register(old: Any, core: _core.Group, survivors: list[int], options: Options) -> Any:
     """Tells PyTorch of a group that its ranks have formed already."""
     ranks = [dist.get_global_rank(old, rank) for rank in survivors]
     patience = timedelta(seconds=core.timeout())
@@ -77,7 +77,7 @@ def _register(old: ConsortGroup, core: _core.Group, survivors: list[int]) -> Any
         "consort",
         Store(core.store(), patience),
         group_name=name,
-        backend_options=Options(_given=core),
+        backend_options=options,
         timeout=patience,
         group_desc=f"{old.group_desc}:shrunk",
     )
