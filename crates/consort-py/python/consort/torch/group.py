@@ -105,7 +105,7 @@ class ConsortGroup(Shared, ProcessGroup):  # type: ignore[misc]
     """A group of processes whose tensors consort moves.
 
     PyTorch makes it (``init_process_group("consort")``, ``new_group``, device meshes) and hands it to
-    everything that communicates. Calls from Python come here directly, which costs a third of what a
+    everything that communicates. Calls from Python come here directly, which costs half of what a
     backend behind PyTorch's dispatcher does.
     """
 

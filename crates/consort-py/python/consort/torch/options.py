@@ -43,7 +43,7 @@ class Options:
         said, as ``TORCH_DISTRIBUTED_DEBUG`` says.
     mode
         What PyTorch is given: a ``"group"``, or a ``"backend"``, which it can put beside those of other
-        devices and check by itself, but which costs three times as much for each call and has no
+        devices and check by itself, but which costs twice as much for each call and has no
         receive from any rank (PyTorch 2.14 and later).
     """
 
