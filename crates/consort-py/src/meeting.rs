@@ -16,7 +16,7 @@ use crate::group::{Group, duration};
 /// The identity of this host: the same text on two ranks exactly when they can share memory.
 #[pyfunction]
 pub(crate) fn host() -> PyResult<String> {
-    let here = HostId::here().map_err(|error| raise(&consort::Error::Host(error)))?;
+    let here = HostId::here().map_err(|error| raise(&consort::Error::Host(error.into())))?;
     Ok(here.id().to_owned())
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Why a store call failed.
 ///
 /// [`kind`](Error::kind) sorts the variants into the few cases that code acts on.
-#[derive(thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The store looked at the request and said no. Nothing was changed, and the store goes on.
@@ -72,7 +73,7 @@ pub enum Error {
         /// The address asked for.
         address: SocketAddr,
         /// What the system said.
-        source: io::Error,
+        source: Arc<io::Error>,
     },
 
     /// The job's secret could not be had.
@@ -145,7 +146,7 @@ pub enum Error {
         /// What was being done.
         doing: &'static str,
         /// What the system said.
-        source: io::Error,
+        source: Arc<io::Error>,
     },
 }
 

@@ -103,7 +103,7 @@ pub(crate) fn random() -> Result<[u8; 32]> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|error| Error::System {
         doing: "asking the system for random numbers",
-        source: io::Error::other(error),
+        source: io::Error::other(error).into(),
     })?;
     Ok(bytes)
 }

@@ -9,10 +9,13 @@
 //! the bytes are whole is the business of the protocol that hands the memory over.
 
 use std::cell::Cell;
+use std::collections::TryReserveError;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr::{self, NonNull};
+
+use crate::dtype::{Dtype, Element};
 
 /// Bytes to be read.
 #[derive(Clone, Copy)]
@@ -201,6 +204,46 @@ impl fmt::Debug for Target<'_> {
     }
 }
 
+/// So many elements, copied from parts that lie anywhere, one behind the other. Their memory is written once:
+/// it is not zero before.
+///
+/// ```
+/// use consort_sys::dtype::Element;
+/// use consort_sys::view::collect;
+///
+/// let (head, tail) = ([1.5_f32], [2.5, 3.5]);
+/// let all: Vec<f32> = collect(3, [f32::source(&head), f32::source(&tail)])?;
+/// assert_eq!(all, [1.5, 2.5, 3.5]);
+/// # Ok::<(), std::collections::TryReserveError>(())
+/// ```
+///
+/// # Errors
+/// When there is no memory for them.
+///
+/// # Panics
+/// When the parts have not as many bytes.
+pub fn collect<'a, T: Element>(
+    count: usize,
+    parts: impl IntoIterator<Item = Source<'a>>,
+) -> Result<Vec<T>, TryReserveError> {
+    let mut elements = Vec::<T>::new();
+    elements.try_reserve_exact(count)?;
+    let start = NonNull::from(elements.spare_capacity_mut()).cast();
+    // Not read before it is written.
+    let truths = T::DTYPE == Dtype::Bool;
+    let room = Target { start, len: count * size_of::<T>(), truths, life: PhantomData };
+    let mut at = 0;
+    for part in parts {
+        room.slice(at..at + part.len()).copy_from(part);
+        at += part.len();
+    }
+    assert_eq!(at, room.len, "a copy is as long as what it is made of");
+    // SAFETY: so many were reserved, and all their bytes were written: every bit pattern is an element, and
+    // a copy to `bool` leaves nothing but 0 and 1.
+    unsafe { elements.set_len(count) };
+    Ok(elements)
+}
+
 #[inline]
 fn within(start: NonNull<u8>, len: usize, range: &Range<usize>) -> NonNull<u8> {
     assert!(range.start <= range.end && range.end <= len, "{range:?} is not within {len} bytes");
@@ -218,6 +261,29 @@ mod tests {
         let all = Target::from(&mut bytes[..]);
         all.slice(2..6).copy_from(all.slice(0..4).into());
         assert_eq!(&bytes, b"ababcd");
+    }
+
+    #[test]
+    fn what_is_collected_has_the_bytes_of_all_parts() {
+        let bytes = *b"abcdef";
+        let all = Source::from(&bytes[..]);
+        let parts = [all.slice(4..6), all.slice(0..0), all.slice(0..2)];
+        assert_eq!(
+            collect::<u16>(2, parts).unwrap(),
+            [b"ef", b"ab"].map(|it| u16::from_ne_bytes(*it))
+        );
+        assert_eq!(
+            collect::<bool>(3, [Source::from(&[0_u8, 7, 1][..])]).unwrap(),
+            [false, true, true]
+        );
+        assert!(collect::<f64>(0, []).unwrap().is_empty());
+        assert!(collect::<u64>(usize::MAX, []).is_err());
+    }
+
+    #[test]
+    #[should_panic(expected = "as long as")]
+    fn what_is_collected_is_whole() {
+        let _ = collect::<u16>(2, [Source::from(&[1_u8, 2, 3][..])]);
     }
 
     #[test]

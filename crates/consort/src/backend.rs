@@ -205,8 +205,8 @@ pub struct Terms {
     /// Whether the operand, which lies in [symmetric memory](crate::symm), is to be worked on
     /// there, even if that takes longer.
     pub in_windows: bool,
-    /// If several buffers travel together in this call, a digest of their sizes: ranks whose digests
-    /// differ make different calls. Otherwise 0.
+    /// If several buffers travel together in this call, a digest of their sizes; if the buffer is a
+    /// tensor's, one of its shape. Ranks whose digests differ make different calls. Otherwise 0.
     pub sizes: u32,
     /// What it is for. Ranks that make a call for different purposes make different calls.
     pub purpose: Purpose,

@@ -8,7 +8,7 @@ use consort_sys::view::{Source, Target};
 
 use crate::group::Rank;
 
-pub(crate) use self::description::{Description, Within};
+pub(crate) use self::description::{Description, FOR_A_GRADIENT, Within};
 pub use self::description::{Operation, Purpose};
 
 /// A collective call with the memory that is lent to it: bytes, and what they mean.

@@ -9,13 +9,14 @@ use consort_sys::dtype::ReduceOp;
 
 use self::ticket::{Mark, Place};
 pub use self::ticket::{Ticket, Tickets};
+use crate::backend::Terms;
 use crate::buffer::{Buffer, Input};
 use crate::call::Call;
 use crate::commission::{Known, Settle};
 use crate::error::{Error, Result};
 use crate::group::{Group, Rank};
-use crate::job::{Errand, Job, Lists};
-use crate::owned::{self, GivesBack, with_buffers};
+use crate::job::{Errand, Job, Lists, OwnedCall};
+use crate::owned::{self, GivesBack, Whole, with_buffers};
 use crate::work::{Completion, Failed, Outcome, Work};
 
 /// # Coalescing
@@ -176,6 +177,30 @@ impl Recorder<'_> {
         self.note(owned::all_to_all(input, output))
     }
 
+    /// As [`Group::call_async`]: a call whose types are known only at run time.
+    ///
+    /// ```
+    /// use consort::{Call, Lists, OwnedCall};
+    ///
+    /// struct Meet;
+    ///
+    /// impl OwnedCall for Meet {
+    ///     fn call<'a>(&'a mut self, _lists: &'a mut Lists<'a>) -> Call<'a> {
+    ///         Call::Barrier
+    ///     }
+    /// }
+    ///
+    /// let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let Meet = group.coalesced(|calls| Ok(calls.call(Meet)?))?.wait()?;
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the call makes no sense.
+    pub fn call<C: OwnedCall>(&mut self, call: C) -> Recorded<C> {
+        self.note(Whole(call))
+    }
+
     fn note<C: GivesBack>(&mut self, mut call: C) -> Recorded<C::Buffers> {
         match owned::check(&mut call, self.group.rank(), self.group.world()) {
             Ok(_) => {
@@ -191,6 +216,7 @@ impl Recorder<'_> {
 /// One of the calls.
 trait Part: Send + std::fmt::Debug {
     fn call<'a>(&'a mut self, lists: &'a mut Lists<'a>) -> Call<'a>;
+    fn terms(&self, terms: Terms) -> Terms;
     /// Puts the buffers where the ticket finds them.
     fn give_back(self: Box<Self>);
 }
@@ -203,6 +229,10 @@ struct Noted<C: GivesBack> {
 impl<C: GivesBack> Part for Noted<C> {
     fn call<'a>(&'a mut self, lists: &'a mut Lists<'a>) -> Call<'a> {
         self.call.call(lists)
+    }
+
+    fn terms(&self, terms: Terms) -> Terms {
+        self.call.terms(terms)
     }
 
     fn give_back(self: Box<Self>) {
@@ -230,6 +260,10 @@ impl<R: Tickets> Errand for Batch<R> {
 
     fn call<'a>(&'a mut self, index: usize, lists: &'a mut Lists<'a>) -> Call<'a> {
         self.parts[index].call(lists)
+    }
+
+    fn terms(&self, index: usize, terms: Terms) -> Terms {
+        self.parts[index].terms(terms)
     }
 }
 

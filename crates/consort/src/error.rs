@@ -1,12 +1,14 @@
 //! What can go wrong when processes meet and work together.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use consort_store::ErrorKind;
 use consort_sys::host::HostId;
 use consort_sys::pass::PassError;
 
+use crate::call::FOR_A_GRADIENT;
 use crate::whereabouts::{Reports, lines};
 
 /// The result of every call of this crate that can fail.
@@ -15,7 +17,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Why a call failed.
 ///
 /// [`kind`](Error::kind) sorts the variants into the few cases that code acts on.
-#[derive(thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// It is not known who this process is or where to meet.
@@ -86,7 +88,7 @@ pub enum Error {
 
     /// The system does not say which host this is.
     #[error("cannot tell which host this is: {0}")]
-    Host(std::io::Error),
+    Host(Arc<std::io::Error>),
 
     /// A call that makes no sense; nothing was moved, and the group goes on.
     #[error("{0}")]
@@ -120,13 +122,13 @@ pub enum Error {
 
     /// The system gives this process no thread for its asynchronous calls.
     #[error("cannot start the thread that carries out asynchronous calls: {0}")]
-    Thread(std::io::Error),
+    Thread(Arc<std::io::Error>),
 
     /// There is no port for data.
     #[error(
         "cannot listen for the other hosts' connections: {0}; CONSORT_INTERFACE and CONSORT_PORT say where"
     )]
-    Port(std::io::Error),
+    Port(Arc<std::io::Error>),
 
     /// An asynchronous call was given up by whoever carried it out.
     #[error(
@@ -166,9 +168,8 @@ pub enum Error {
 
     /// Ranks made different calls, which has ended the group.
     #[error(
-        "group {group}: in call {number} rank {} made {}, but rank {} made {}: all ranks have to make \
-         the same calls in the same order",
-        .first.0, .first.1, .second.0, .second.1
+        "group {group}: in call {number} rank {} made {}, but rank {} made {}: {}",
+        .first.0, .first.1, .second.0, .second.1, advice(&.first.1, &.second.1)
     )]
     Mismatch {
         /// The group.
@@ -401,6 +402,21 @@ impl Error {
             | Self::Port(_)
             | Self::Abandoned { .. } => ErrorKind::System,
         }
+    }
+}
+
+/// What to do about calls that differ.
+fn advice(one: &str, other: &str) -> &'static str {
+    match [one, other].map(|call| call.ends_with(FOR_A_GRADIENT)) {
+        [true, false] | [false, true] => {
+            "one takes a gradient back where the other has none to take; a result has to have a part in \
+             the loss on every rank, and what goes in a gradient on all ranks or on none"
+        }
+        [true, true] => {
+            "gradients have to go back through the same calls in the same order on all ranks: their losses \
+             were computed differently"
+        }
+        [false, false] => "all ranks have to make the same calls in the same order",
     }
 }
 

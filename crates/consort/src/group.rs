@@ -7,6 +7,7 @@ mod grow;
 mod monitored;
 mod presence;
 mod shrink;
+mod split;
 mod subgroup;
 
 use std::fmt;
@@ -21,6 +22,7 @@ use consort_sys::origin::Own;
 
 pub use self::presence::Presence;
 use self::shrink::Succession;
+use self::subgroup::Subgroups;
 use crate::backend::{Backend, Capabilities, Terms};
 use crate::builder::Invitation;
 use crate::call::{Call, Description, Purpose};
@@ -33,6 +35,7 @@ use crate::options::Options;
 use crate::recorder::Recorder;
 use crate::symm::Commons;
 use crate::trace::RankTrace;
+use crate::traffic::Ledger;
 use crate::wire::Wire;
 
 /// A process's number in its group: from 0 up to the world.
@@ -141,6 +144,10 @@ pub(crate) struct Shared {
     monitored: Mutex<u64>,
     /// How far this rank has come with a smaller one.
     succession: Mutex<Succession>,
+    /// Groups of some of its ranks that were asked for by their list.
+    subgroups: Subgroups,
+    /// How many calls were made on [values](crate::functional).
+    values: Mutex<u64>,
     /// If all members share memory.
     pub(crate) commons: Option<Arc<Commons>>,
     pub(crate) job: Arc<Job>,
@@ -161,6 +168,8 @@ pub(crate) struct Job {
     pub(crate) recorder: Own<Recorder>,
     /// `None` if this process only pretends to be a rank.
     pub(crate) neighbourhood: Option<Own<Neighbourhood>>,
+    /// What was asked for, if this process only pretends to be a rank.
+    pub(crate) ledger: Option<Arc<Ledger>>,
     /// If there are ranks that this one shares no memory with.
     pub(crate) wire: Option<Own<Arc<Wire>>>,
     /// Where others wait who want to join, and how it was invited itself; `None` for one who only
@@ -340,6 +349,8 @@ impl Group {
             lookout: None,
             monitored: Mutex::default(),
             succession: Mutex::default(),
+            subgroups: Subgroups::default(),
+            values: Mutex::default(),
             commons: commons.clone(),
             job: job.clone(),
         };
@@ -476,6 +487,21 @@ impl Group {
     pub(crate) fn backend(&self) -> Result<&Arc<dyn Backend>> {
         self.shared.job.home.check()?;
         Ok(&self.shared.backend)
+    }
+
+    /// Whether data gets to the other ranks at all.
+    pub(crate) fn moves_data(&self) -> Result<bool> {
+        Ok(self.capabilities()?.moves_data)
+    }
+
+    /// Counts a call on a value. Says which it is: for those who take gradients back through it, which have
+    /// to be of the same call on all ranks.
+    #[doc(hidden)]
+    pub fn count_value(&self) -> u64 {
+        let mut count =
+            self.shared.values.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        *count += 1;
+        *count
     }
 
     /// Whether this thread can wait for calls that it has begun.

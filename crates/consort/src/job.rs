@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::panic::Location;
+use std::time::Duration;
 
 use consort_store::Deadline;
 use consort_sys::view::{Source, Target};
 
+use crate::backend::Terms;
 use crate::call::Call;
 use crate::commission::{Commission, Settle};
 use crate::error::Result;
@@ -36,6 +38,13 @@ pub trait OwnedCall: Send + 'static {
     ///
     /// Parts that lie anywhere are put into `lists`, which the call may then refer to.
     fn call<'a>(&'a mut self, lists: &'a mut Lists<'a>) -> Call<'a>;
+
+    /// The terms on which it is made, with what else ranks have to agree on: the shapes of the tensors
+    /// whose memory this is, as [`Terms::sizes`], and what the call is for. Nothing else, if it is not
+    /// said here.
+    fn terms(&self, terms: Terms) -> Terms {
+        terms
+    }
 }
 
 /// Where an [`OwnedCall`] puts its parts, if it has one for each rank.
@@ -91,6 +100,8 @@ pub(crate) trait Errand: Settle<Gain = ()> {
     fn count(&self) -> usize;
     /// One of them, counted from 0.
     fn call<'a>(&'a mut self, index: usize, lists: &'a mut Lists<'a>) -> Call<'a>;
+    /// The terms on which it is made.
+    fn terms(&self, index: usize, terms: Terms) -> Terms;
 }
 
 impl Job {
@@ -130,6 +141,12 @@ impl Job {
     pub fn call<'a>(&'a mut self, index: usize, lists: &'a mut Lists<'a>) -> Call<'a> {
         self.commission.begin();
         self.commission.errand_mut().call(index, lists)
+    }
+
+    /// The terms on which one of the calls is made that may wait so long, with all that ranks have to
+    /// [agree on](OwnedCall::terms).
+    pub fn terms(&self, index: usize, timeout: Duration) -> Terms {
+        self.commission.errand().terms(index, Terms::within(timeout))
     }
 
     /// When it has to be done.

@@ -15,7 +15,9 @@
 //!
 //! What they do together: collectives ([`Group::all_reduce`] and its kind), which every rank calls
 //! alike; [messages](Group::send) from one rank to another; and [symmetric memory](symm), which
-//! all ranks of a host reach. Each can block, or go on [in the background](Work).
+//! all ranks of a host reach. Each can block, or go on [in the background](Work). These work on
+//! memory; [`functional`] has the same on values, such as tensors, and gives new ones. A [`Mesh`] lays
+//! ranks out in rows and columns, with a group along each.
 //!
 //! A group belongs to the process that met the others. A child that is forked from it is no rank:
 //! what it asks of the group is an [error](Error::Forked), and nobody hears of it.
@@ -55,10 +57,12 @@ mod engine;
 mod environment;
 mod error;
 mod exec;
+pub mod functional;
 mod group;
 mod home;
 mod job;
 mod meeting;
+pub mod mesh;
 mod metering;
 mod neighbourhood;
 mod notice;
@@ -71,6 +75,7 @@ mod scope;
 mod simulated;
 pub mod symm;
 pub mod trace;
+mod traffic;
 mod verdict;
 mod whereabouts;
 mod wire;
@@ -100,9 +105,11 @@ pub use error::{Error, Result};
 pub use group::{Group, Member, Presence, Rank};
 pub use half::{bf16, f16};
 pub use job::{Job, Lists, OwnedCall};
+pub use mesh::Mesh;
 pub use options::{Transport, UnknownTransport};
 pub use p2p::{Incoming, Outgoing, Tag};
 pub use scope::Scope;
+pub use traffic::{Traffic, TrafficRow};
 pub use whereabouts::{CallStage, Condition, LastCall, Reports, Whereabouts};
 pub use work::{Begun, Completion, Failed, Work};
 

@@ -132,6 +132,7 @@ pub(crate) fn hold(invitation: &Invitation, exits: Vec<Arc<Own<Exit>>>) -> Resul
         warn_after: invitation.warn_after,
         recorder: Own::new(recorder),
         neighbourhood: Some(Own::new(neighbourhood)),
+        ledger: None,
         wire: wire.map(Own::new),
         lobby: Some((lobby, invitation.clone())),
         exits: exits.into_iter().chain(exit).collect(),
@@ -298,7 +299,7 @@ fn must_be_at(
     addresses: &[SocketAddr],
     (host, port): (&str, u16),
 ) -> Result<()> {
-    let here = listener.local_addr().map_err(Error::Port)?;
+    let here = listener.local_addr().map_err(|error| Error::Port(error.into()))?;
     match Listening::is_reached_at(here, addresses) {
         true => Ok(()),
         false => Err(Error::Argument(format!(
@@ -336,7 +337,7 @@ fn exchange(
     let started = Instant::now();
     let mine = Card {
         same: must_be_the_same(invitation),
-        host: HostId::here().map_err(Error::Host)?,
+        host: HostId::here().map_err(|error| Error::Host(error.into()))?,
         address,
         process: std::process::id(),
         processors: Processors::here(),

@@ -118,7 +118,10 @@ impl Neighbourhood {
         let mut places = vec![place.offsets()];
         let mut hatches = None;
         if ranks > 1 {
-            let mine = with_hatches.then(Hatch::open).transpose().map_err(Error::Port)?;
+            let mine = with_hatches
+                .then(Hatch::open)
+                .transpose()
+                .map_err(|error| Error::Port(error.into()))?;
             let mut others = BTreeMap::new();
             let door = Door::open()?;
             let found = doors::find(round, &door, &place)?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use consort_sys::dtype::{Element, ReduceOp};
 use consort_sys::view::{Source, Target};
 
+use crate::backend::Terms;
 use crate::buffer::{Buffer, Input};
 use crate::call::{Call, Inputs, Outputs};
 use crate::commission::{Known, Settle};
@@ -64,6 +65,10 @@ impl<C: OwnedCall> OwnedCall for Whole<C> {
     fn call<'a>(&'a mut self, lists: &'a mut Lists<'a>) -> Call<'a> {
         self.0.call(lists)
     }
+
+    fn terms(&self, terms: Terms) -> Terms {
+        self.0.terms(terms)
+    }
 }
 
 impl<C: OwnedCall> GivesBack for Whole<C> {
@@ -87,6 +92,10 @@ impl<C: GivesBack> Errand for Single<C> {
 
     fn call<'a>(&'a mut self, _index: usize, lists: &'a mut Lists<'a>) -> Call<'a> {
         self.call.call(lists)
+    }
+
+    fn terms(&self, _index: usize, terms: Terms) -> Terms {
+        self.call.terms(terms)
     }
 }
 

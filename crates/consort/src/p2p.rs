@@ -13,6 +13,8 @@ use crate::group::{Group, Rank};
 
 /// What a message is about. A receiver gets the messages with the tag it asks for.
 ///
+/// Programs have those below 2³¹ for themselves; [`permute`](crate::functional::permute) uses others.
+///
 /// ```
 /// use consort::Tag;
 ///

@@ -1,6 +1,7 @@
 //! What a rank holds of a call that is carried out elsewhere.
 
 mod outcome;
+mod prospect;
 
 use std::fmt;
 use std::pin::Pin;
@@ -16,6 +17,7 @@ use crate::home::Home;
 
 pub use self::outcome::Completion;
 pub(crate) use self::outcome::Outcome;
+pub(crate) use self::prospect::Prospect;
 
 /// An asynchronous call on its way, which gives back what it owns when it is done: a `T` if it
 /// succeeded, and its buffers `B` if it failed. Most give the same in both cases.

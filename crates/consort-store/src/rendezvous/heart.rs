@@ -37,7 +37,10 @@ impl Heart {
         let thread = std::thread::Builder::new()
             .name("consort-heart".to_owned())
             .spawn(beat)
-            .map_err(|source| Error::System { doing: "starting the heart's thread", source })?;
+            .map_err(|source| Error::System {
+                doing: "starting the heart's thread",
+                source: source.into(),
+            })?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
 }

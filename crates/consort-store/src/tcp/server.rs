@@ -80,7 +80,7 @@ impl Server {
             socket.listen(BACKLOG)?;
             Ok(TcpListener::from(socket))
         };
-        listen().map_err(|source| Error::Listen { address, source })
+        listen().map_err(|source: std::io::Error| Error::Listen { address, source: source.into() })
     }
 
     /// Serves on a listener that somebody else has bound, so that its port cannot be lost in
@@ -99,8 +99,10 @@ impl Server {
     /// As [`from_listener`](Self::from_listener).
     pub fn bearing(silence: Duration, listener: TcpListener, secret: &Secret) -> Result<Self> {
         let keeper = Keeper::first(Times::within(silence));
-        Self::serve(silence, listener, secret, keeper, None)
-            .map_err(|source| Error::System { doing: "starting the store's server", source })
+        Self::serve(silence, listener, secret, keeper, None).map_err(|source| Error::System {
+            doing: "starting the store's server",
+            source: source.into(),
+        })
     }
 
     /// Starts a standby: a server that holds the same as the one that `first` calls, and serves in
@@ -148,7 +150,10 @@ impl Server {
         let keeper = Keeper::second(clock_now(), Times::within(silence));
         pair::feed(connected, &listener)
             .and_then(|feed| Self::serve(silence, listener, first.secret(), keeper, Some(feed)))
-            .map_err(|source| Error::System { doing: "starting a standby of the store", source })
+            .map_err(|source| Error::System {
+                doing: "starting a standby of the store",
+                source: source.into(),
+            })
     }
 
     /// What this server does at present.

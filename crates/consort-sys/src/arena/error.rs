@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use crate::memory::Memory;
 
 /// What went wrong with shared memory.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArenaError {
     /// The kernel refused to make a memory file.
@@ -97,7 +97,7 @@ pub enum Unfit {
 }
 
 /// Not enough memory, with what is known about how much there is.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Shortage {
     /// How many bytes were asked for, in whole pages.
     pub asked: usize,

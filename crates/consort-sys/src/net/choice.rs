@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::sync::Arc;
 
 use super::interface::{Interface, interfaces, is_link_local};
 use super::route_to;
@@ -26,7 +27,7 @@ pub struct Choice {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why no address could be chosen.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Neither an interface nor an address of this host.
@@ -81,7 +82,7 @@ pub enum Error {
         /// The peer.
         peer: IpAddr,
         /// What the system said.
-        source: io::Error,
+        source: Arc<io::Error>,
         /// The interfaces there are.
         there: String,
     },
@@ -100,7 +101,13 @@ pub enum Error {
     NoLoopback,
     /// The system does not list its interfaces.
     #[error("cannot list the network interfaces: {0}")]
-    System(#[from] io::Error),
+    System(Arc<io::Error>),
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Self::System(error.into())
+    }
 }
 
 /// Chooses the address on which the other processes of a job can reach this one.
@@ -177,7 +184,11 @@ impl There<'_> {
         if peer.is_unspecified() {
             return Err(Error::Unspecified { peer });
         }
-        let local = route().map_err(|source| Error::NoRoute { peer, source, there: self.all() })?;
+        let local = route().map_err(|source| Error::NoRoute {
+            peer,
+            source: source.into(),
+            there: self.all(),
+        })?;
         let local = local.to_canonical();
         match self.0.iter().find(|interface| interface.addresses.contains(&local)) {
             Some(interface) => Ok(Choice::new(interface, local, format!("it routes to {peer}"))),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 /// What went wrong in an exchange.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PassError {
     /// No door could be opened.

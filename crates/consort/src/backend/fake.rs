@@ -1,6 +1,6 @@
 //! Somebody who only pretends.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use consort_sys::dtype::Dtype;
@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::group::Rank;
 use crate::job::{Job, Lists};
 use crate::p2p::{Incoming, Outgoing};
+use crate::traffic::Ledger;
 
 /// Carries out calls as if all other ranks were there and had what this one has. See
 /// [`Group::fake`](crate::Group::fake).
@@ -22,6 +23,7 @@ pub(crate) struct Fake {
     group: String,
     rank: Rank,
     world: usize,
+    ledger: Arc<Ledger>,
     state: Mutex<State>,
 }
 
@@ -32,8 +34,8 @@ struct State {
 }
 
 impl Fake {
-    pub(crate) fn new(group: &str, rank: Rank, world: usize) -> Self {
-        Self { group: group.to_owned(), rank, world, state: Mutex::default() }
+    pub(crate) fn new(group: &str, rank: Rank, world: usize, ledger: Arc<Ledger>) -> Self {
+        Self { group: group.to_owned(), rank, world, ledger, state: Mutex::default() }
     }
 
     /// Counts calls. Says which the last of them is.
@@ -55,6 +57,7 @@ impl Fake {
 
     fn pretend(&self, call: &Call<'_>) {
         let (me, world) = (self.rank.index(), self.world);
+        self.ledger.note(&self.group, me, world, call);
         match *call {
             Call::Barrier | Call::Broadcast { .. } => {}
             Call::AllReduce { input, output, .. } => output.copy_from(input),
@@ -71,6 +74,10 @@ impl Fake {
             Call::ReduceScatter { inputs, output, .. } => output.copy_from(inputs.part(me, world)),
             Call::AllToAll { inputs, outputs, .. } => exchange(inputs, outputs, world),
         }
+    }
+
+    fn lose(&self, message: &Outgoing<'_>) {
+        self.ledger.note_message(&self.group, self.world, message.data.len());
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -108,17 +115,21 @@ impl Backend for Fake {
 
     fn exchange(
         &self,
-        _outgoing: Option<Outgoing<'_>>,
+        outgoing: Option<Outgoing<'_>>,
         incoming: Option<Incoming<'_>>,
         _timeout: Duration,
     ) -> Result<Option<Rank>> {
         self.begin(0)?;
+        outgoing.iter().for_each(|message| self.lose(message));
         Ok(incoming.map(|message| message.from.unwrap_or(self.rank)))
     }
 
     fn submit_message(&self, mut delivery: Delivery) {
         let done = self.begin(0).map(|_| match delivery.message() {
-            Message::Out(_) => None,
+            Message::Out(message) => {
+                self.lose(&message);
+                None
+            }
             Message::In(message) => Some(message.from.unwrap_or(self.rank)),
         });
         delivery.finish(done);

@@ -118,6 +118,8 @@ pub enum Purpose {
     SymmetricMemory,
     /// It [compares](crate::Builder::verify_results) the results of earlier ones.
     Verification,
+    /// It takes a gradient [back](crate::functional::Adjoint) through an earlier one.
+    Gradient,
 }
 
 /// How much is moved, as far as all ranks know it.
@@ -129,7 +131,7 @@ enum Extent {
     Sizes(u64),
     /// Sizes that only some ranks know; they are compared when they meet.
     Unknown,
-    /// So many elements of several buffers, with a digest of the buffers' sizes.
+    /// So many elements of one or several buffers, with a digest of the buffers' shapes or sizes.
     Together { count: u32, sizes: u32 },
 }
 
@@ -192,9 +194,13 @@ impl Description {
     /// `sizes`, their [digest](Self::digest_of), is not 0.
     #[inline]
     pub(crate) fn made_for(mut self, purpose: Purpose, sizes: u32) -> Self {
-        if let (1.., Extent::Elements(count)) = (sizes, self.extent) {
-            self.extent = Extent::Together { count: count as u32, sizes };
-        }
+        self.extent = match (sizes, self.extent) {
+            (1.., Extent::Elements(count)) if count <= u64::from(u32::MAX) => {
+                Extent::Together { count: count as u32, sizes }
+            }
+            (1.., Extent::Unknown) => Extent::Sizes(u64::from(sizes)),
+            (_, extent) => extent,
+        };
         Self { purpose, ..self }
     }
 
@@ -261,7 +267,7 @@ impl Description {
         let dtype = self.dtype.map_or(NONE, |dtype| u64::from(dtype.code()));
         let op = self.op.map_or(NONE, u64::from);
         let root = self.root.map_or(NO_ROOT, u64::from);
-        let kind = kind | (self.purpose as u64) << 2 | (self.within as u64) << 4;
+        let kind = kind | (self.purpose as u64) << 2 | (self.within as u64) << 5;
         [self.operation as u64 | dtype << 8 | op << 16 | kind << 24 | root << 32, extent]
     }
 
@@ -281,13 +287,15 @@ impl Description {
             2 => Extent::Unknown,
             _ => Extent::Together { count: extent as u32, sizes: (extent >> 32) as u32 },
         };
-        let purpose = match kind >> 2 & 0b11 {
+        let purpose = match kind >> 2 & 0b111 {
             0 => Purpose::Program,
             1 => Purpose::Split,
             2 => Purpose::SymmetricMemory,
-            _ => Purpose::Verification,
+            3 => Purpose::Verification,
+            4 => Purpose::Gradient,
+            _ => return None,
         };
-        let within = match kind >> 4 {
+        let within = match kind >> 5 {
             0 => Within::Nothing,
             1 => Within::Operand,
             2 => Within::OperandAndResult,
@@ -303,7 +311,7 @@ impl Description {
 impl fmt::Display for Description {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.purpose {
-            Purpose::Program => self.operation.fmt(f)?,
+            Purpose::Program | Purpose::Gradient => self.operation.fmt(f)?,
             Purpose::Split => return f.write_str("split"),
             Purpose::SymmetricMemory => return f.write_str("asking for symmetric memory"),
             Purpose::Verification => return f.write_str("a comparison of results"),
@@ -319,7 +327,7 @@ impl fmt::Display for Description {
                 }
                 Extent::Unknown => write!(f, " of {dtype} in uneven parts")?,
                 Extent::Together { count, sizes } => {
-                    write!(f, " of {count} {dtype} in buffers of sizes {sizes:08x}")?;
+                    write!(f, " of {count} {dtype} in shapes {sizes:08x}")?;
                 }
             }
         }
@@ -331,6 +339,9 @@ impl fmt::Display for Description {
         }
         if let Some(root) = self.root {
             write!(f, ", root {root}")?;
+        }
+        if self.purpose == Purpose::Gradient {
+            f.write_str(FOR_A_GRADIENT)?;
         }
         Ok(())
     }
@@ -353,6 +364,8 @@ fn mix(digest: u64, word: u64) -> u64 {
     product ^ (product >> 29)
 }
 
+/// How a call ends that is made for a gradient.
+pub(crate) const FOR_A_GRADIENT: &str = ", for a gradient";
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 const NONE: u64 = 0xff;
 const NO_ROOT: u64 = u32::MAX as u64;

@@ -56,15 +56,16 @@ impl Audited {
     pub(super) async fn run_elsewhere(
         &mut self,
         call: &Call<'_>,
-        purpose: Purpose,
+        terms: Terms,
         notes: &Notes,
     ) -> Result<()> {
         let Self { road, audit } = self;
-        Box::pin(road.run_elsewhere(call, purpose, notes)).await?;
+        Box::pin(road.run_elsewhere(call, terms, notes)).await?;
         let Some(calls) = audit.note(call) else { return Ok(()) };
         let (mine, mut all) = audit.digests(road.lookout());
         let call = gather(&mine, &mut all);
-        Box::pin(road.run_elsewhere(&call, Purpose::Verification, notes)).await?;
+        let terms = Terms { purpose: Purpose::Verification, ..Terms::within(terms.timeout) };
+        Box::pin(road.run_elsewhere(&call, terms, notes)).await?;
         compare(&all, calls, road.lookout())
     }
 }

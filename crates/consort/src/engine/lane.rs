@@ -22,7 +22,7 @@ use super::post::Post;
 use super::queue::Queue;
 use super::verdict::Cause;
 use crate::backend::Terms;
-use crate::call::{Call, Description, Purpose};
+use crate::call::{Call, Description};
 use crate::error::{Error, Result};
 
 /// A rank of the group, as its host knows it.
@@ -238,11 +238,10 @@ impl Lane {
     pub(crate) async fn run_elsewhere(
         &mut self,
         call: &Call<'_>,
-        purpose: Purpose,
+        terms: Terms,
         notes: &Notes,
     ) -> Result<()> {
         self.make_ready()?;
-        let terms = Terms { purpose, ..Terms::within(Duration::ZERO) };
         let (window, description) = self.begin(call, terms);
         let mut patient = Patient::new(Pace::Elsewhere(notes), description);
         let done = super::ops::run_elsewhere(self, call, window, &mut patient).await;

@@ -25,7 +25,6 @@ mod sums;
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use consort_plan::Layout;
 use consort_sys::arena::Piece;
@@ -45,7 +44,7 @@ use super::road::Way;
 use super::sleep::{Rest, Sleep};
 use super::wired::{Column, Route, Wired};
 use crate::backend::Terms;
-use crate::call::{Call, Description, Purpose};
+use crate::call::{Call, Description};
 use crate::error::Result;
 use crate::exec::Choices;
 use crate::group::Job as Membership;
@@ -160,11 +159,10 @@ impl Way for Mixed {
     fn run_elsewhere<'a>(
         &'a mut self,
         call: &'a Call<'_>,
-        purpose: Purpose,
+        terms: Terms,
         notes: &'a Notes,
     ) -> Pin<Box<dyn Future<Output = Result<()>> + 'a>> {
         Box::pin(async move {
-            let terms = Terms { purpose, ..Terms::within(Duration::ZERO) };
             let description = self.begin(call, terms)?;
             let mut patient = Patient::new(Pace::Elsewhere(notes), description);
             let done = self.carry_out(call, &mut patient).await;

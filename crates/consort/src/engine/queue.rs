@@ -85,7 +85,7 @@ impl Queue {
         if !desk.served {
             if let Err(error) = progress::serve() {
                 drop(desk);
-                return self.refuse(job, &Error::Thread(error));
+                return self.refuse(job, &Error::Thread(error.into()));
             }
             desk.served = true;
         }

@@ -14,7 +14,7 @@ use super::pace::Notes;
 use super::queue::Queue;
 use super::sleep::Sleep;
 use crate::backend::Terms;
-use crate::call::{Call, Purpose};
+use crate::call::Call;
 use crate::error::Result;
 use crate::group::Job as Membership;
 
@@ -44,7 +44,7 @@ pub(crate) trait Way: Send + fmt::Debug {
     fn run_elsewhere<'a>(
         &'a mut self,
         call: &'a Call<'_>,
-        purpose: Purpose,
+        terms: Terms,
         notes: &'a Notes,
     ) -> Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
 
@@ -76,13 +76,13 @@ impl Road {
     pub(super) async fn run_elsewhere(
         &mut self,
         call: &Call<'_>,
-        purpose: Purpose,
+        terms: Terms,
         notes: &Notes,
     ) -> Result<()> {
         match self {
-            Self::Board(lane) => lane.run_elsewhere(call, purpose, notes).await,
-            Self::Other(way) => way.run_elsewhere(call, purpose, notes).await,
-            Self::Audited(audited) => audited.run_elsewhere(call, purpose, notes).await,
+            Self::Board(lane) => lane.run_elsewhere(call, terms, notes).await,
+            Self::Other(way) => way.run_elsewhere(call, terms, notes).await,
+            Self::Audited(audited) => audited.run_elsewhere(call, terms, notes).await,
         }
     }
 

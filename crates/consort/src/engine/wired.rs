@@ -26,7 +26,7 @@ use super::road::Way;
 use super::sleep::Sleep;
 use super::verdict::Waiting;
 use crate::backend::Terms;
-use crate::call::{Call, Description, Purpose, Within};
+use crate::call::{Call, Description, Within};
 use crate::error::{Error, Result};
 use crate::exec::{Cache, Choices, Progress, Run};
 use crate::group::Job as Membership;
@@ -170,11 +170,10 @@ impl Way for Wired {
     fn run_elsewhere<'a>(
         &'a mut self,
         call: &'a Call<'_>,
-        purpose: Purpose,
+        terms: Terms,
         notes: &'a Notes,
     ) -> Pin<Box<dyn Future<Output = Result<()>> + 'a>> {
         Box::pin(async move {
-            let terms = Terms { purpose, ..Terms::within(Duration::ZERO) };
             let description = self.begin(call, terms)?;
             let mut patient = Patient::new(Pace::Elsewhere(notes), description);
             self.lookout.diary().begin(self.number(), &description, terms.site);

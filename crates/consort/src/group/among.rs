@@ -68,7 +68,8 @@ impl Group {
         }
         let chosen: Vec<usize> = ranks.iter().map(|&rank| rank as usize).collect();
         if self.shared.job.neighbourhood.is_none() {
-            return self.fake_part(&chosen);
+            self.backend()?;
+            return Ok(self.fake_part_named(name, &chosen));
         }
         self.check_can_wait("among")?;
         Gathering::new(self, name, ranks).form(&chosen)

@@ -8,12 +8,14 @@ use consort_store::MemStore;
 use consort_sys::host::HostId;
 use consort_sys::origin::Own;
 
+use super::subgroup::Subgroups;
 use super::{Group, Job, Member, Rank, Shared};
 use crate::backend::Fake;
 use crate::error::{Error, Result};
 use crate::home::Home;
 use crate::options::Options;
 use crate::recorder::Recorder;
+use crate::traffic::Ledger;
 
 impl Group {
     /// A group in which this process pretends to be one of `world` ranks: for trying out a program
@@ -34,7 +36,7 @@ impl Group {
     ///
     /// Where parts differ in size, one that is larger than what it is made of is filled with that
     /// over and over. In [`split`](Self::split) all ranks give the same colour as this one. There is
-    /// no symmetric memory.
+    /// no symmetric memory. [`traffic`](Self::traffic) tells what would have been sent.
     ///
     /// ```
     /// let group = consort::Group::fake(3, 1000)?;
@@ -51,7 +53,7 @@ impl Group {
         if rank.get() >= world {
             return Err(Error::Argument(format!("there is no rank {rank} in a group of {world}")));
         }
-        let host = HostId::here().map_err(Error::Host)?;
+        let host = HostId::here().map_err(|error| Error::Host(error.into()))?;
         let process = std::process::id();
         let member = |rank| Member {
             rank: Rank(rank),
@@ -59,7 +61,9 @@ impl Group {
             address: Ipv4Addr::LOCALHOST.into(),
             process,
         };
+        let ledger = Arc::<Ledger>::default();
         let job = Job {
+            ledger: Some(ledger.clone()),
             name: "fake".to_owned(),
             epoch: 0,
             home: Home::of(rank.get()),
@@ -78,28 +82,37 @@ impl Group {
             rank,
             members: (0..world).map(member).collect(),
             world_ranks: (0..world).collect(),
-            backend: Arc::new(Fake::new("world", rank, world as usize)),
+            backend: Arc::new(Fake::new("world", rank, world as usize, ledger)),
             lookout: None,
             monitored: Mutex::default(),
             succession: Mutex::default(),
+            subgroups: Subgroups::default(),
+            values: Mutex::default(),
             commons: None,
             job: Arc::new(job),
         };
         Ok(Self { shared: Arc::new(shared), timeout: TIMEOUT })
     }
 
-    /// A new group of these ranks of a fake one, this one among them.
+    /// A new group of these ranks of a fake one, this one among them, as all ranks together would make it.
     pub(super) fn fake_part(&self, ranks: &[usize]) -> Result<Self> {
         self.barrier()?;
-        let name = format!("{}/#{}", self.name(), self.calls());
+        let name = format!("#{}", self.calls());
+        Ok(self.fake_part_named(&name, ranks))
+    }
+
+    /// A new group of these ranks of a fake one, this one among them.
+    pub(super) fn fake_part_named(&self, name: &str, ranks: &[usize]) -> Self {
+        let name = format!("{}/{name}", self.name());
         let place = ranks.iter().position(|&rank| rank == self.rank().index());
         let rank = Rank(place.expect("this rank is among them") as u32);
         let member = |(rank, &old): (u32, &usize)| Member {
             rank: Rank(rank),
             ..self.members()[old].clone()
         };
+        let ledger = self.shared.job.ledger.clone().unwrap_or_default();
         let shared = Shared {
-            backend: Arc::new(Fake::new(&name, rank, ranks.len())),
+            backend: Arc::new(Fake::new(&name, rank, ranks.len(), ledger)),
             name,
             rank,
             members: (0..).zip(ranks).map(member).collect(),
@@ -107,10 +120,12 @@ impl Group {
             lookout: None,
             monitored: Mutex::default(),
             succession: Mutex::default(),
+            subgroups: Subgroups::default(),
+            values: Mutex::default(),
             commons: None,
             job: self.shared.job.clone(),
         };
-        Ok(Self { shared: Arc::new(shared), timeout: self.timeout })
+        Self { shared: Arc::new(shared), timeout: self.timeout }
     }
 }
 

@@ -7,6 +7,7 @@ use consort_sys::host::HostId;
 use consort_sys::parting::Parting;
 use consort_sys::wait::Patience;
 
+use super::subgroup::Subgroups;
 use super::{Job, Member, Rank, Shared};
 use crate::backend::{Backend, Host};
 use crate::engine::{Audited, Lookout, Mixed, Post, Rest, Road, Roster, Route, Wired};
@@ -82,6 +83,8 @@ impl Job {
             lookout: Some(lookout),
             monitored,
             succession,
+            subgroups: Subgroups::default(),
+            values: Mutex::default(),
             commons,
             job,
         })

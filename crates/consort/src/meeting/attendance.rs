@@ -43,7 +43,7 @@ impl<'a> Attendance<'a> {
     /// # Errors
     /// When the store fails, or the system does not say which host this is.
     pub(super) fn sign(meeting: &'a dyn Store, me: u32, world: u32) -> Result<Self> {
-        let host = HostId::here().map_err(Error::Host)?;
+        let host = HostId::here().map_err(|error| Error::Host(error.into()))?;
         let line = [me.to_le_bytes(), std::process::id().to_le_bytes()].concat();
         meeting.append(&list_of(&host), &line)?;
         Ok(Self { meeting, me, world, host, here: Vec::new() })

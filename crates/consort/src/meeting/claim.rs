@@ -62,7 +62,7 @@ pub(super) fn place_of(rank: u32) -> String {
 
 impl Claim {
     fn of_this_process() -> Result<Self> {
-        let host = HostId::here().map_err(Error::Host)?;
+        let host = HostId::here().map_err(|error| Error::Host(error.into()))?;
         // Without random numbers the process number has to do.
         let token = *TOKEN.get_or_init(|| getrandom::u64().unwrap_or_default());
         Ok(Self { host, process: std::process::id(), token })

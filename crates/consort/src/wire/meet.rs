@@ -70,11 +70,13 @@ pub(crate) fn meet(
     let entrances = hear(site, meeting, round)?;
     let listener = match (mine, &hatches) {
         // It lies there since before its address was told.
-        (None, Some(hatches)) => hatches.mine.take().map_err(Error::Port)?.map(TcpListener::from),
+        (None, Some(hatches)) => {
+            hatches.mine.take().map_err(|error| Error::Port(error.into()))?.map(TcpListener::from)
+        }
         (mine, _) => mine,
     };
     let nothing = || io::Error::other("the first rank of this host did not hand on its socket");
-    let listener = listener.ok_or_else(|| Error::Port(nothing()))?;
+    let listener = listener.ok_or_else(|| Error::Port(nothing().into()))?;
     let secret = entrances[&0].secret.as_deref().and_then(|hex| hex.parse().ok());
     let secret = secret.ok_or_else(|| Error::Argument("rank 0 told no secret".to_owned()))?;
     let entrance = |rank: u32| &entrances[&site.firsts[rank as usize]];
@@ -101,10 +103,10 @@ pub(crate) fn meet(
         liveness: site.liveness,
         encrypt: site.options.encrypt,
         integrity: site.options.integrity,
-        signal: Signal::new().map_err(Error::Port)?,
+        signal: Signal::new().map_err(|error| Error::Port(error.into()))?,
         hub: Mutex::new(hub),
     });
-    let porter = Porter::hire(&switch).map_err(Error::Thread)?;
+    let porter = Porter::hire(&switch).map_err(|error| Error::Thread(error.into()))?;
     Ok(Arc::new(Wire { switch, porter }))
 }
 
@@ -122,7 +124,7 @@ impl Site<'_> {
 /// The first rank's part: listens for all of its host.
 fn open(site: &Site<'_>, hatches: Option<&Hatches>) -> Result<(TcpListener, Entrance)> {
     let (listener, is_known) = listen(site)?;
-    let address = listener.local_addr().map_err(Error::Port)?;
+    let address = listener.local_addr().map_err(|error| Error::Port(error.into()))?;
     for (rank, chute) in hatches.iter().flat_map(|hatches| &hatches.others) {
         if let Err(error) = chute.hand(&listener) {
             // Who waits for it finds out whether it is gone; the others need not know.
@@ -190,7 +192,7 @@ fn listen(site: &Site<'_>) -> Result<(TcpListener, bool)> {
         Ok(listener)
     };
     let taken = |port, error: io::Error| {
-        Error::Port(io::Error::new(error.kind(), format!("{port} cannot be had: {error}")))
+        Error::Port(io::Error::new(error.kind(), format!("{port} cannot be had: {error}")).into())
     };
     match (site.options.port, site.port) {
         (Some(0), _) | (None, None) => {}
@@ -204,7 +206,7 @@ fn listen(site: &Site<'_>) -> Result<(TcpListener, bool)> {
             }
         },
     }
-    bind(0).map(|listener| (listener, false)).map_err(Error::Port)
+    bind(0).map(|listener| (listener, false)).map_err(|error| Error::Port(error.into()))
 }
 
 fn key(rank: u32) -> String {

@@ -23,6 +23,8 @@ conformance! { [shm tcp mixed in_process]
     a_name_is_used_once
     one_thread_of_a_rank_comes_under_a_name_and_another_is_refused
     lists_that_make_no_sense_are_refused_and_use_no_name_up
+    a_group_is_found_by_its_list_and_made_once
+    threads_that_ask_for_a_list_at_once_get_one_group
 }
 
 fn members_make_a_group_in_any_order_while_the_others_do_something_else(case: Case) {
@@ -200,6 +202,66 @@ fn lists_that_make_no_sense_are_refused_and_use_no_name_up(case: Case) {
         let strange = group.among("name", &[1, 0]).unwrap();
         works(&strange);
         works(&group.among("a/b#1~2\n", &[0, 1]).unwrap());
+    });
+}
+
+fn a_group_is_found_by_its_list_and_made_once(case: Case) {
+    case.run(5, |ctx| {
+        let group = meet(ctx);
+        let (me, calls) = (ctx.rank(), group.calls());
+        let lists: [&[u32]; 3] = [&[0, 2, 4], &[4, 0], &[1, 3]];
+        for list in lists.into_iter().filter(|list| list.contains(&me)) {
+            let found = group.subgroup(list).unwrap();
+            assert_eq!(found.world_ranks(), list);
+            works(&found);
+            // Whoever asks later waits for nobody, and says how long its own calls wait.
+            let calls = found.calls();
+            let again = group.within(Duration::from_secs(7)).subgroup(list).unwrap();
+            assert_eq!((again.name(), again.calls()), (found.name(), calls));
+            assert_eq!(again.timeout(), Duration::from_secs(7));
+        }
+        let even = group.subgroup(&[0, 2, 4]).map(|even| even.name().to_owned());
+        match me % 2 {
+            0 => assert_eq!(even.unwrap(), "world/[0-4:2]"),
+            _ => assert!(even.unwrap_err().to_string().contains("is not on the list [0, 2, 4]")),
+        }
+        assert_eq!(group.calls(), calls);
+        // All ranks in their order are the group itself, in another order another one.
+        let all = group.subgroup(&[0, 1, 2, 3, 4]).unwrap();
+        all.barrier().unwrap();
+        assert_eq!((all.name(), group.calls()), ("world", calls + 1));
+        works(&group.subgroup(&[4, 3, 2, 1, 0]).unwrap());
+        works(&group);
+    });
+}
+
+fn threads_that_ask_for_a_list_at_once_get_one_group(case: Case) {
+    case.run(3, |ctx| {
+        let group = meet(ctx);
+        // Each rank is in two pairs; nobody keeps to an order.
+        let mut pairs = vec![[0, 1], [1, 2], [2, 0]];
+        pairs.retain(|pair| pair.contains(&ctx.rank()));
+        if ctx.rank() == 1 {
+            pairs.reverse();
+        }
+        let ask = |pair: [u32; 2]| group.subgroup(&pair).unwrap();
+        let found: Vec<Group> = thread::scope(|scope| {
+            let asked = [&pairs[..], &pairs[..]].concat();
+            let threads: Vec<_> =
+                asked.into_iter().map(|pair| scope.spawn(move || ask(pair))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        for (one, other) in found[..2].iter().zip(&found[2..]) {
+            assert_eq!((one.calls(), other.calls()), (0, 0));
+            assert_eq!(one.name(), other.name());
+        }
+        // In an order that all can keep to.
+        for pair in [[0, 1], [1, 2], [2, 0]].iter().filter(|pair| pairs.contains(pair)) {
+            let at = pairs.iter().position(|other| other == pair).unwrap();
+            found[at].barrier().unwrap();
+            assert_eq!(found[at + 2].calls(), 1);
+            works(&found[at + 2]);
+        }
     });
 }
 

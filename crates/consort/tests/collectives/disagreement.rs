@@ -162,7 +162,7 @@ fn about_how_many_numbers_are_in_which_buffer_is_told_on_every_rank(case: Case) 
                 group.all_reduce_coalesced(&mut buffers, SUM)
             }
         };
-        let together = "all_reduce(sum) of 3 f32 in buffers of sizes ";
+        let together = "all_reduce(sum) of 3 f32 in shapes ";
         disagree(&group, sums(&[2, 1]), together, sums(&[1, 2]), together);
         disagree(&group, sums(&[2, 1]), together, sums(&[2, 1, 0]), together);
         let all = |group: &Group| group.all_reduce(&mut [1.0_f32; 3], SUM);

@@ -62,7 +62,7 @@ impl Seat {
         loop {
             let (stream, session) = dial.connect(until)?;
             let link = Link::new(stream, session, dial.silence())
-                .map_err(|source| Error::System { doing: SETTING_UP, source })?;
+                .map_err(|source| Error::System { doing: SETTING_UP, source: source.into() })?;
             let hello = Message::Hello { client, epoch: 0, open: Vec::new() };
             match link.introduce(&hello, Deadline::after(INTRODUCTION)) {
                 Ok(House { epoch, .. }) => return Ok(Self::at(client, dial, link, epoch)),

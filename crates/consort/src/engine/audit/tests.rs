@@ -47,11 +47,11 @@ impl Way for Faulty {
     fn run_elsewhere<'a>(
         &'a mut self,
         call: &'a Call<'_>,
-        purpose: Purpose,
+        terms: Terms,
         notes: &'a Notes,
     ) -> Pin<Box<dyn Future<Output = Result<()>> + 'a>> {
         Box::pin(async move {
-            self.lane.run_elsewhere(call, purpose, notes).await?;
+            self.lane.run_elsewhere(call, terms, notes).await?;
             self.fail(call);
             Ok(())
         })

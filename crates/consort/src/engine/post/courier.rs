@@ -72,7 +72,7 @@ impl Courier {
         if !state.served {
             if let Err(error) = progress::serve() {
                 drop(state);
-                return delivery.finish(Err(Error::Thread(error)));
+                return delivery.finish(Err(Error::Thread(error.into())));
             }
             state.served = true;
         }

@@ -7,7 +7,7 @@ use std::sync::Condvar;
 use super::*;
 use crate::Work;
 use crate::backend::{Host, Terms};
-use crate::call::{Call, Purpose};
+use crate::call::Call;
 use crate::engine::company::tests::Member;
 use crate::engine::lookout::Lookout;
 use crate::engine::pace::{Notes, wait_once};
@@ -92,7 +92,7 @@ impl Way for Meeting {
     fn run_elsewhere<'a>(
         &'a mut self,
         _call: &'a Call<'_>,
-        _purpose: Purpose,
+        _terms: Terms,
         notes: &'a Notes,
     ) -> Pin<Box<dyn Future<Output = Result<()>> + 'a>> {
         Box::pin(async {

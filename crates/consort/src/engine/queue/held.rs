@@ -5,12 +5,11 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 use consort_store::Deadline;
 
 use super::Queue;
-use crate::backend::Terms;
-use crate::call::Purpose;
 use crate::engine::pace::Notes;
 use crate::engine::road::Road;
 use crate::error::Result;
@@ -58,9 +57,10 @@ pub(crate) fn carry_out_here(mut held: Held, mut job: Job, until: Deadline) {
         for index in 0..job.count() {
             let mut lists = Lists::default();
             held.note_wait(&job);
+            let left = until.remaining().unwrap_or(Duration::MAX);
+            let terms = job.terms(index, left);
             let call = job.call(index, &mut lists);
-            let left = until.remaining().unwrap_or(std::time::Duration::MAX);
-            result = held.road().run(&call, Terms::within(left), Some(&line)).map(drop);
+            result = held.road().run(&call, terms, Some(&line)).map(drop);
             if result.is_err() {
                 break;
             }
@@ -107,8 +107,10 @@ async fn carry_out(mut held: Held, mut job: Job, notes: Rc<Notes>) {
     for index in 0..job.count() {
         let mut lists = Lists::default();
         held.note_wait(&job);
+        // How long it may take is in the notes.
+        let terms = job.terms(index, Duration::ZERO);
         let call = job.call(index, &mut lists);
-        result = held.road().run_elsewhere(&call, Purpose::Program, &notes).await;
+        result = held.road().run_elsewhere(&call, terms, &notes).await;
         if result.is_err() {
             break;
         }

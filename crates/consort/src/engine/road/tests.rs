@@ -40,11 +40,11 @@ impl Way for Detour {
     fn run_elsewhere<'a>(
         &'a mut self,
         call: &'a Call<'_>,
-        purpose: Purpose,
+        terms: Terms,
         notes: &'a Notes,
     ) -> Pin<Box<dyn Future<Output = Result<()>> + 'a>> {
         self.note("run elsewhere");
-        Box::pin(self.lane.run_elsewhere(call, purpose, notes))
+        Box::pin(self.lane.run_elsewhere(call, terms, notes))
     }
 
     fn place(&self) -> Arc<dyn Sleep> {
