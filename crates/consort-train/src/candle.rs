@@ -49,6 +49,9 @@
 //! # }
 //! ```
 //!
+//! A model that is too large for one rank is parted among several: [`functional`] has collectives with
+//! gradients for that.
+//!
 //! # What a step is
 //!
 //! The average over ranks of the gradients of their *mean* losses is the gradient of the mean over all
@@ -122,6 +125,7 @@
 pub mod checkpoint;
 mod ear;
 mod error;
+pub mod functional;
 mod gradients;
 mod join;
 mod model;

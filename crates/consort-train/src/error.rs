@@ -8,7 +8,7 @@ use consort::{Dtype, ErrorKind};
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a call failed. [`kind`](Error::kind) sorts the variants into the few cases that code acts on.
-#[derive(thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The group has failed, or what it was asked for makes no sense.
@@ -181,7 +181,7 @@ pub enum Error {
     /// What candle says.
     #[cfg(feature = "candle")]
     #[error("{0}")]
-    Candle(Box<candle_core::Error>),
+    Candle(std::sync::Arc<candle_core::Error>),
 
     /// An earlier failure has left the reducer without its memory.
     #[error(

@@ -78,6 +78,7 @@
 //! | buckets are too small, or too large | [`Caps`], by hand or by measuring |
 //! | a rank dies | an error that names it; [`Group::shrink`](consort::Group::shrink) and [`Reducer::set_group`] go on with the others, without what was added up |
 //! | models are kept in files, batches normalised over all ranks | the module `candle` |
+//! | the model is too large for one rank | `candle::functional`: collectives with gradients, for layers in parts |
 //! | where does the time go | [`Reducer::times`], [`Reducer::stats`] |
 #![forbid(unsafe_code)]
 

@@ -7,14 +7,18 @@ use crate::error::Error;
 impl From<Said> for Error {
     /// An error of consort's that an operation has given to candle comes out as itself.
     fn from(error: Said) -> Self {
-        ours(error).unwrap_or_else(|said| Self::Candle(Box::new(said)))
+        ours(error).unwrap_or_else(|said| Self::Candle(said.into()))
     }
 }
 
 /// Why something failed, for other ranks: without the backtrace that candle shows on this one.
 pub(crate) fn reason(error: &Error) -> String {
     let Error::Candle(said) = error else { return error.to_string() };
-    let mut said = &**said;
+    without_backtrace(said)
+}
+
+/// What candle says, and not where it says so.
+pub(crate) fn without_backtrace(mut said: &Said) -> String {
     while let Said::WithBacktrace { inner, .. } = said {
         said = inner;
     }

@@ -24,6 +24,10 @@ use crate::reducer::Reducer;
 /// Every rank calls the same methods in the same order: all but [`backward_local`](Self::backward_local),
 /// [`refresh`](Self::refresh) and those that only tell something wait for the others. Clones are the
 /// same.
+///
+/// All ranks of the group get the weights of its rank 0. So where weights are
+/// [parted among ranks](super::functional), it is given the group along which ranks have the *same* part, as
+/// `mesh.group("data")?` is, and never the world.
 #[derive(Clone)]
 pub struct DistributedDataParallel {
     reducer: Reducer,

@@ -1,4 +1,4 @@
-//! Gradients that are taken from candle with their memory.
+//! Tensors that are taken from candle with their memory.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -16,10 +16,7 @@ pub(crate) fn give(pass: &Pass, index: usize, gradient: &Tensor) -> Result<crate
     if !pass.is_adopted(index) || gradient.track_op() {
         return Ok(Ok(false));
     }
-    let taking = Taking::default();
-    gradient.inplace_op1(&taking)?;
-    let taken = taking.0.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let given = match taken {
+    let given = match take(gradient)? {
         Some(CpuStorage::F32(numbers)) => pass.ready_owned(index, numbers),
         Some(CpuStorage::F64(numbers)) => pass.ready_owned(index, numbers),
         Some(CpuStorage::F16(numbers)) => pass.ready_owned(index, numbers),
@@ -27,6 +24,14 @@ pub(crate) fn give(pass: &Pass, index: usize, gradient: &Tensor) -> Result<crate
         _ => return Ok(Ok(false)),
     };
     Ok(given.map(|()| true))
+}
+
+/// The memory of a tensor of numbers that are learned, if the tensor is all that is in it. Whoever else has
+/// the tensor, or a view of it, is left with nothing.
+pub(crate) fn take(tensor: &Tensor) -> Result<Option<CpuStorage>> {
+    let taking = Taking::default();
+    tensor.inplace_op1(&taking)?;
+    Ok(taking.0.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Takes a tensor's memory, if the tensor is all that is in it.

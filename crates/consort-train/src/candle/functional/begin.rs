@@ -1,0 +1,116 @@
+//! How calls on tensors begin.
+
+use candle_core::{Tensor, Var};
+use consort::Group;
+use consort::functional::{self as values, Collective, Ranks};
+
+use super::Pending;
+use super::passage::{Passage, wants_gradient};
+use super::rows::Rows;
+use crate::error::Result;
+
+/// Begins any of the calls. The functions of this module that are called after one are the same with fewer
+/// words.
+///
+/// ```
+/// use candle_core::{Device, Tensor};
+/// use consort::functional::Collective;
+/// use consort_train::candle::functional::start;
+///
+/// # fn main() -> consort_train::Result<()> {
+/// let group = consort::Group::fake(0, 4)?;
+/// let x = Tensor::new(&[[1_f32, 2.0], [3.0, 4.0]], &Device::Cpu)?;
+/// let all = start(Collective::AllGather { dim: 1 }, &x, &group)?;
+/// assert_eq!(all.get()?.dims(), [2, 8]);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// When the call makes no sense, or has no gradient and one is wanted. Nothing is moved then, and the group
+/// goes on. What happens later is told by the [`Pending`].
+#[track_caller]
+pub fn start(collective: Collective, x: &Tensor, ranks: impl Ranks) -> Result<Pending> {
+    let group = ranks.group()?;
+    let passage = Passage::of(&collective, x, &group)?;
+    let pending = values::start(collective, &Rows(x.clone()), &group)?;
+    let (x, passage) = (x.clone(), Passage::begun(passage, &group));
+    Ok(pending.map_with(move |Rows(result)| arrive(passage, &x, result)))
+}
+
+/// Begins several calls that are carried out together, with nothing between them, and gives all results at
+/// once, in the order of the calls.
+///
+/// # Errors
+/// As [`start`]. None of the calls was made then.
+#[track_caller]
+pub fn coalesced(
+    calls: &[(Collective, &Tensor)],
+    ranks: impl Ranks,
+) -> Result<Pending<Vec<Tensor>>> {
+    let group = ranks.group()?;
+    let passages = calls.iter().map(|(collective, x)| Passage::of(collective, x, &group));
+    let passages = passages.collect::<consort::Result<Vec<_>>>()?;
+    let xs: Vec<Rows> = calls.iter().map(|&(_, x)| Rows(x.clone())).collect();
+    let calls: Vec<_> = calls.iter().zip(&xs).map(|((call, _), x)| (call.clone(), x)).collect();
+    let pending = values::coalesced(&calls, &group)?;
+    let begun = |passage| Passage::begun(passage, &group);
+    let passages: Vec<_> = passages.into_iter().map(begun).collect();
+    Ok(pending.map_with(move |results| {
+        let each = xs.into_iter().zip(passages).zip(results);
+        each.map(|((Rows(x), passage), Rows(result))| arrive(passage, &x, result)).collect()
+    }))
+}
+
+/// Begins a call whose result replaces the numbers of a variable.
+#[track_caller]
+pub(super) fn start_into(
+    collective: Collective,
+    x: &Tensor,
+    out: &Var,
+    ranks: impl Ranks,
+) -> Result<Pending<Var>> {
+    let pending = values::start(collective, &Rows(x.detach()), ranks)?;
+    let out = out.clone();
+    Ok(pending.map_with(move |Rows(result)| {
+        out.set(&result)?;
+        Ok(out)
+    }))
+}
+
+/// Begins a call on each of several variables, whose numbers are replaced by the results.
+#[track_caller]
+pub(super) fn start_all_in_place(
+    collective: &Collective,
+    variables: &[&Var],
+    ranks: impl Ranks,
+) -> Result<Pending<Vec<Var>>> {
+    let xs: Vec<Rows> = variables.iter().map(|var| Rows(var.as_detached_tensor())).collect();
+    let calls: Vec<_> = xs.iter().map(|x| (collective.clone(), x)).collect();
+    let pending = values::coalesced(&calls, ranks)?;
+    let variables: Vec<Var> = variables.iter().map(|&var| var.clone()).collect();
+    Ok(pending.map_with(move |results| {
+        for (variable, Rows(result)) in variables.iter().zip(results) {
+            variable.set(&result)?;
+        }
+        Ok(variables)
+    }))
+}
+
+/// The same value on every rank, whose gradients are added up: nothing moves forward, and what comes back
+/// is the sum of all ranks' gradients.
+pub(super) fn replicate(x: &Tensor, group: &Group) -> Result<Tensor> {
+    let passage = wants_gradient(x).then(|| Passage::of_replicas(group));
+    match Passage::begun(passage, group) {
+        Some(passage) => Ok(passage.stay(x)?),
+        None => Ok(x.clone()),
+    }
+}
+
+/// What has come out, with the way back if there is one.
+fn arrive(passage: Option<Passage>, x: &Tensor, result: Tensor) -> Result<Tensor> {
+    match passage {
+        None => Ok(result),
+        Some(passage) => Ok(passage.arrive(x, &result)?),
+    }
+}
