@@ -1,8 +1,7 @@
 //! Programs that meet with `consort::init` under `consort run`.
 
 use std::fmt::Write as _;
-use std::path::Path;
-use std::process::{self, Command};
+use std::process;
 use std::{env, fs};
 
 use consort::{Group, Store};
@@ -10,54 +9,6 @@ use consort::{Group, Store};
 use super::cluster::Cluster;
 use super::launch::{Launch, wait_until};
 use super::program::program;
-
-#[test]
-fn the_first_program_says_hello() {
-    let run = launch(&["-n", "3"], &[example("hello")]).finish_cleanly();
-    assert_eq!(run.code, 0, "{run:?}");
-    for rank in 0..3 {
-        for line in [
-            format!("[{rank}] rank {rank} of 3: {rank} of 3 on "),
-            format!("[0] rank {rank} left: hello from process "),
-        ] {
-            assert!(run.stdout.contains(&line), "{line} in {run:?}");
-        }
-    }
-}
-
-#[test]
-fn the_first_program_that_computes_gives_every_rank_the_same() {
-    let run = launch(&["-n", "3"], &[example("first")]).finish_cleanly();
-    assert_eq!(run.code, 0, "{run:?}");
-    for rank in 0..3 {
-        let line = format!("[{rank}] rank {rank} of 3: average [1.0, 10.0], seed [42], 2 others");
-        assert!(run.stdout.contains(&line), "{line} in {run:?}");
-    }
-}
-
-#[test]
-fn the_program_that_computes_meanwhile_gets_what_others_sent() {
-    let run = launch(&["-n", "3"], &[example("asynchronous")]).finish_cleanly();
-    assert_eq!(run.code, 0, "{run:?}");
-    for (rank, previous) in [(0, 2), (1, 0), (2, 1)] {
-        let line = format!(
-            "[{rank}] rank {rank}: average 1, series 1.645, weight 1, 30 samples, rank {previous} \
-             wrote"
-        );
-        assert!(run.stdout.contains(&line), "{line} in {run:?}");
-    }
-}
-
-#[test]
-fn the_program_with_symmetric_memory_finds_what_others_put_there() {
-    let run = launch(&["-n", "3"], &[example("symmetric")]).finish_cleanly();
-    assert_eq!(run.code, 0, "{run:?}");
-    for rank in 0..3 {
-        let found = "gathered [0, 10, 20], sums [0, 30, 60], highest 2";
-        let line = format!("[{rank}] rank {rank}: {found}");
-        assert!(run.stdout.contains(&line), "{line} in {run:?}");
-    }
-}
 
 #[test]
 fn ranks_know_who_they_are_and_who_the_others_are() {
@@ -163,23 +114,6 @@ fn a_rank_that_does_not_meet_is_named_by_the_others() {
     launch.await_lines(2, "missing rank 1;");
     launch.touch("seen");
     assert_eq!(launch.finish_cleanly().code, 1);
-}
-
-/// The path of an example of the library. It is built with all tests, but not with these alone.
-fn example(name: &str) -> String {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../consort/examples");
-    let source = Path::new(source).join(name).with_extension("rs");
-    // This test is TARGET/PROFILE/deps/run-HASH.
-    let this = env::current_exe().unwrap();
-    let program = this.ancestors().nth(2).unwrap().join("examples").join(name);
-    let changed = |path: &Path| fs::metadata(path).and_then(|about| about.modified()).ok();
-    if changed(&program) < changed(&source) {
-        let mut build = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()));
-        build.args(["build", "--locked", "--package", "consort", "--example", name]);
-        build.arg("--target-dir").arg(this.ancestors().nth(3).unwrap());
-        assert!(build.status().unwrap().success(), "{build:?}");
-    }
-    program.into_os_string().into_string().unwrap()
 }
 
 fn launch(options: &[&str], program: &[String]) -> Launch {

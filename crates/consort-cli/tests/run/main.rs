@@ -4,6 +4,7 @@
 
 mod cleanup;
 mod cluster;
+mod examples;
 mod failures;
 mod groups;
 mod launch;
