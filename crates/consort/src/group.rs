@@ -171,7 +171,7 @@ pub(crate) struct Job {
     /// What was asked for, if this process only pretends to be a rank.
     pub(crate) ledger: Option<Arc<Ledger>>,
     /// If there are ranks that this one shares no memory with.
-    pub(crate) wire: Option<Own<Arc<Wire>>>,
+    pub(crate) wire: Option<Own<Wire>>,
     /// Where others wait who want to join, and how it was invited itself; `None` for one who only
     /// pretends.
     pub(crate) lobby: Option<(Lobby, Invitation)>,

@@ -64,6 +64,9 @@ use self::tuning::Tuning;
 use crate::exec::{Label, Moved};
 
 /// The wire. What is on its way when it is dropped still arrives.
+///
+/// Who is part of the job owns it; all others have its [`Switch`] only. A thread that has yet to find out that a
+/// group was left does not keep the wire open then, nor does it have to close it: it may end with the process.
 #[derive(Debug)]
 pub(crate) struct Wire {
     switch: Arc<Switch>,
@@ -71,9 +74,9 @@ pub(crate) struct Wire {
 }
 
 impl Deref for Wire {
-    type Target = Switch;
+    type Target = Arc<Switch>;
 
-    fn deref(&self) -> &Switch {
+    fn deref(&self) -> &Arc<Switch> {
         &self.switch
     }
 }

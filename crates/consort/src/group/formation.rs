@@ -119,7 +119,7 @@ impl Job {
             }
             None => {
                 let lookout = Lookout::new(name, route.company());
-                let rest = Rest::Other(wire.clone());
+                let rest = Rest::Other(route.wire().clone());
                 let post = Post::over(lookout.clone(), route.mail(), rest, patience.asking());
                 let wired = Wired::new(route, lookout, choices, patience);
                 ("tcp", Road::Other(Box::new(wired)), Arc::new(post))

@@ -59,7 +59,7 @@ pub(crate) fn meet(
     hatches: Option<Hatches>,
     meeting: &dyn Store,
     round: &Round<'_>,
-) -> Result<Arc<Wire>> {
+) -> Result<Wire> {
     let mine = if site.is_first(site.me) {
         let (listener, entrance) = open(site, hatches.as_ref())?;
         meeting.set(&key(site.me), &encode(&entrance))?;
@@ -107,7 +107,7 @@ pub(crate) fn meet(
         hub: Mutex::new(hub),
     });
     let porter = Porter::hire(&switch).map_err(|error| Error::Thread(error.into()))?;
-    Ok(Arc::new(Wire { switch, porter }))
+    Ok(Wire { switch, porter })
 }
 
 impl Site<'_> {

@@ -1,7 +1,6 @@
 //! Two wires in one process, and what may happen to the frames between them.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,8 +15,8 @@ use crate::options::Options;
 
 /// Two processes' wires.
 struct Pair {
-    a: Arc<Wire>,
-    b: Arc<Wire>,
+    a: Wire,
+    b: Wire,
 }
 
 impl Pair {
@@ -345,7 +344,7 @@ const LONG: Duration = Duration::from_secs(20);
 #[test]
 fn one_who_ends_in_good_order_has_left_and_one_whose_connection_ends_has_not() {
     let Pair { a, b } = Pair::new(&Options::default());
-    drop(Arc::into_inner(b).expect("nobody else has it"));
+    drop(b);
     let began = Instant::now();
     while !a.is_lost(1) {
         assert!(began.elapsed() < LONG, "its end is seen");
@@ -362,13 +361,27 @@ fn one_who_ends_in_good_order_has_left_and_one_whose_connection_ends_has_not() {
 }
 
 #[test]
+fn a_wire_ends_in_good_order_though_a_thread_has_not_found_out() {
+    let Pair { a, b } = Pair::new(&Options::default());
+    // As the progress thread does, and the door's.
+    let switch = b.clone();
+    drop(b);
+    let began = Instant::now();
+    while !a.has_left(GROUP, 1) {
+        assert!(began.elapsed() < LONG, "its end is heard");
+        a.doze(|| false, SOON);
+    }
+    assert!(!switch.is_connected(0), "what it said before has arrived");
+}
+
+#[test]
 fn one_who_ends_in_good_order_is_read_to_its_end_however_long_that_takes() {
     let pair = Pair::new(&Options::default());
     pair.a.lock().tuning = Tuning::new(Some(2));
     pair.b.lock().tuning = Tuning::new(Some(2));
     pair.connect(2);
     let Pair { a, b } = pair;
-    drop(Arc::into_inner(b).expect("nobody else has it"));
+    drop(b);
     let mut hub = a.lock();
     hub.peers[1].last_words.hear_bye(2);
     hub.peers[1].end_stream(0, "it has ended");
@@ -393,7 +406,7 @@ fn whom_a_process_knows_to_be_dead_it_says_before_it_ends() {
     pair.b.lock().mourned.push(0);
     pair.b.tell_of_the_dead(&mut pair.b.lock(), 0);
     let Pair { a, b } = pair;
-    drop(Arc::into_inner(b).expect("nobody else has it"));
+    drop(b);
     let began = Instant::now();
     while !a.has_left(GROUP, 1) {
         assert!(began.elapsed() < LONG, "its end is heard");

@@ -14,7 +14,7 @@ use crate::engine::lookout::Lookout;
 use crate::engine::verdict::Cause;
 use crate::error::{Error, Result};
 use crate::exec::{Label, Links, Moved};
-use crate::wire::{Header, Kind, Trouble, Wanted, Wire};
+use crate::wire::{Header, Kind, Switch, Trouble, Wanted};
 
 /// Ways to all ranks for the messages of one call.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl<'a> CallLinks<'a> {
         }
     }
 
-    pub(super) fn wire(&self) -> &'a Arc<Wire> {
+    pub(super) fn wire(&self) -> &'a Arc<Switch> {
         self.route.wire()
     }
 

@@ -9,7 +9,7 @@ use super::route::Route;
 use crate::engine::post::{Broken, Inflow, Outflow};
 use crate::engine::sleep::Sleep;
 use crate::exec::Moved;
-use crate::wire::{Letter, Switch, Trouble, Wire};
+use crate::wire::{Letter, Switch, Trouble};
 
 /// The way to another rank.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ impl Inflow for WireInflow {
     }
 }
 
-impl Sleep for Wire {
+impl Sleep for Switch {
     fn doze(&self, look: &mut dyn FnMut() -> bool, limit: Duration) {
         Switch::doze(self, look, limit);
     }

@@ -11,7 +11,7 @@ use super::waits::Waits;
 use crate::engine::Neighbour;
 use crate::engine::company::{Company, Peers};
 use crate::engine::post::{Inlet, Outlet};
-use crate::wire::{Ended, Ending, Wire};
+use crate::wire::{Ended, Ending, Switch};
 
 /// Ways from this rank to all others of a group. Clones are about the same group.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct Route(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    wire: Arc<Wire>,
+    wire: Arc<Switch>,
     group: u64,
     me: usize,
     /// The ranks of the members in the world.
@@ -46,7 +46,7 @@ impl Route {
     /// For the group of this name, whose members have these ranks in the world. They settle in this
     /// store why it has ended.
     pub(crate) fn new(
-        wire: &Arc<Wire>,
+        wire: &Arc<Switch>,
         name: &str,
         ranks: &[u32],
         neighbours: Vec<Option<Neighbour>>,
@@ -88,7 +88,7 @@ impl Route {
         Peers::Apart(Arc::new(self.clone()))
     }
 
-    pub(crate) fn wire(&self) -> &Arc<Wire> {
+    pub(crate) fn wire(&self) -> &Arc<Switch> {
         &self.0.wire
     }
 
