@@ -34,6 +34,7 @@
 //! | [`lend`] | borrowed buffers that other threads may use for a while |
 //! | [`record`] | what a rank did last, also when it is gone |
 //! | [`alert`] | how a thread sleeps until any of many things happens |
+//! | [`dl`] | libraries that are there or not: other engines |
 //! | [`ability`] | whether the system calls that consort is built on are permitted |
 //!
 //! Nothing here fails because a file is missing: what cannot be known is `None` or empty, and
@@ -60,6 +61,7 @@ pub mod arena;
 pub mod board;
 mod cgroup;
 pub mod clock;
+pub mod dl;
 pub mod dtype;
 pub mod hatch;
 pub mod hop;
