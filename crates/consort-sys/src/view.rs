@@ -7,6 +7,9 @@
 //!
 //! What another process writes at the same time is read as some mixture of old and new bytes. When
 //! the bytes are whole is the business of the protocol that hands the memory over.
+//!
+//! The bytes may lie on a [device](Space), where this processor cannot reach them: then they are only
+//! named here, for an engine that can.
 
 use std::cell::Cell;
 use std::collections::TryReserveError;
@@ -17,16 +20,66 @@ use std::ptr::{self, NonNull};
 
 use crate::dtype::{Dtype, Element};
 
+/// Which memory bytes lie in.
+///
+/// ```
+/// use consort_sys::view::Space;
+///
+/// assert_eq!(Space::default(), Space::Host);
+/// assert_eq!(Space::Device(1).to_string(), "device 1");
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Space {
+    /// This process's own, which its processor reads and writes.
+    #[default]
+    Host,
+    /// That of an accelerator, by its number in this process.
+    Device(u16),
+}
+
+impl fmt::Display for Space {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host => f.write_str("the host"),
+            Self::Device(number) => write!(f, "device {number}"),
+        }
+    }
+}
+
 /// Bytes to be read.
 #[derive(Clone, Copy)]
 pub struct Source<'a> {
     start: NonNull<u8>,
     len: usize,
+    space: Space,
     // Cells may change under a reader, and neither they nor this may go to another thread.
     life: PhantomData<&'a [Cell<u8>]>,
 }
 
 impl<'a> Source<'a> {
+    /// Looks at memory that no Rust reference is known for.
+    ///
+    /// # Safety
+    /// For `'a` all `len` bytes from `start` on must be mapped readable, in memory that may be written
+    /// meanwhile only by who is to.
+    pub unsafe fn from_raw(start: NonNull<u8>, len: usize) -> Self {
+        Self { start, len, space: Space::Host, life: PhantomData }
+    }
+
+    /// Names memory of a device, which this processor does not touch.
+    ///
+    /// # Safety
+    /// For `'a` all `len` bytes from `start` on must be memory of that device, and readable there.
+    pub unsafe fn on_device(start: NonNull<u8>, len: usize, device: u16) -> Self {
+        Self { start, len, space: Space::Device(device), life: PhantomData }
+    }
+
+    /// Which memory they lie in.
+    #[inline]
+    pub fn space(self) -> Space {
+        self.space
+    }
+
     /// How many bytes.
     pub fn len(self) -> usize {
         self.len
@@ -48,10 +101,13 @@ impl<'a> Source<'a> {
     /// When the range is not within them.
     #[inline]
     pub fn slice(self, range: Range<usize>) -> Self {
-        Self { start: within(self.start, self.len, &range), len: range.len(), life: PhantomData }
+        Self { start: within(self.start, self.len, &range), len: range.len(), ..self }
     }
 
     /// A copy of them.
+    ///
+    /// # Panics
+    /// When they are not on the host.
     pub fn to_vec(self) -> Vec<u8> {
         let mut bytes = vec![0; self.len];
         Target::from(&mut bytes[..]).copy_from(self);
@@ -61,19 +117,20 @@ impl<'a> Source<'a> {
 
 impl<'a> From<&'a [u8]> for Source<'a> {
     fn from(bytes: &'a [u8]) -> Self {
-        Self { start: NonNull::from(bytes).cast(), len: bytes.len(), life: PhantomData }
+        let start = NonNull::from(bytes).cast();
+        Self { start, len: bytes.len(), space: Space::Host, life: PhantomData }
     }
 }
 
 impl<'a> From<Target<'a>> for Source<'a> {
-    fn from(Target { start, len, .. }: Target<'a>) -> Self {
-        Self { start, len, life: PhantomData }
+    fn from(Target { start, len, space, .. }: Target<'a>) -> Self {
+        Self { start, len, space, life: PhantomData }
     }
 }
 
 impl fmt::Debug for Source<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes at {:p}", self.len, self.start)
+        describe(f, self.start, self.len, self.space)
     }
 }
 
@@ -82,6 +139,7 @@ impl fmt::Debug for Source<'_> {
 pub struct Target<'a> {
     start: NonNull<u8>,
     len: usize,
+    space: Space,
     // Whether these are the bytes of `bool`, which nothing but 0 and 1 may be written to.
     truths: bool,
     life: PhantomData<&'a [Cell<u8>]>,
@@ -94,7 +152,21 @@ impl<'a> Target<'a> {
     /// For `'a` all `len` bytes from `start` on must be mapped readable and writable, and no
     /// reference to them may exist.
     pub unsafe fn from_raw(start: NonNull<u8>, len: usize) -> Self {
-        Self { start, len, truths: false, life: PhantomData }
+        Self { start, len, space: Space::Host, truths: false, life: PhantomData }
+    }
+
+    /// Names memory of a device, which this processor does not touch.
+    ///
+    /// # Safety
+    /// For `'a` all `len` bytes from `start` on must be memory of that device, readable and writable there.
+    pub unsafe fn on_device(start: NonNull<u8>, len: usize, device: u16) -> Self {
+        Self { start, len, space: Space::Device(device), truths: false, life: PhantomData }
+    }
+
+    /// Which memory they lie in.
+    #[inline]
+    pub fn space(self) -> Space {
+        self.space
     }
 
     /// How many bytes.
@@ -130,10 +202,12 @@ impl<'a> Target<'a> {
     /// target made from `bool` receives a 1.
     ///
     /// # Panics
-    /// When the lengths differ.
+    /// When the lengths differ, or one of them is not on the host.
     #[inline]
     pub fn copy_from(self, source: Source<'_>) {
         assert_eq!(self.len, source.len, "a copy is as long as what it is made of");
+        on_host(self.space);
+        on_host(source.space);
         // SAFETY: both are mapped for their lengths, which are equal, and no reference to the
         // target exists, as its makers promised; `copy` allows overlap.
         unsafe { ptr::copy(source.as_ptr(), self.as_mut_ptr(), self.len) }
@@ -144,7 +218,7 @@ impl<'a> Target<'a> {
     /// they are, or will not be read soon. If the two overlap, what is written is a mixture.
     ///
     /// # Panics
-    /// When the lengths differ.
+    /// When the lengths differ, or one of them is not on the host.
     pub fn stream_from(self, source: Source<'_>) {
         let (from, to) = (source.as_ptr(), self.as_mut_ptr());
         let is_apart = from.addr().abs_diff(to.addr()) >= self.len;
@@ -152,13 +226,19 @@ impl<'a> Target<'a> {
             return self.copy_from(source);
         }
         assert_eq!(self.len, source.len, "a copy is as long as what it is made of");
+        on_host(self.space);
+        on_host(source.space);
         // SAFETY: both are mapped for their lengths, which are equal, and no reference to the
         // target exists, as its makers promised; they are apart.
         unsafe { crate::stream::copy(from, to, self.len) }
     }
 
     /// Sets every byte to the same value, or for `bool` to 1 instead of any other than 0.
+    ///
+    /// # Panics
+    /// When they are not on the host.
     pub fn fill(self, byte: u8) {
+        on_host(self.space);
         let byte = if self.truths { u8::from(byte != 0) } else { byte };
         // SAFETY: it is mapped writable for its length and no reference to it exists, as its
         // makers promised.
@@ -171,6 +251,7 @@ impl<'a> Target<'a> {
         if !self.truths {
             return;
         }
+        on_host(self.space);
         for at in 0..self.len {
             // SAFETY: the offset is within the memory that `start` is the beginning of.
             let byte = unsafe { self.start.add(at) };
@@ -200,7 +281,7 @@ impl<'a> From<&'a mut [bool]> for Target<'a> {
 
 impl fmt::Debug for Target<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes at {:p}", self.len, self.start)
+        describe(f, self.start, self.len, self.space)
     }
 }
 
@@ -231,7 +312,8 @@ pub fn collect<'a, T: Element>(
     let start = NonNull::from(elements.spare_capacity_mut()).cast();
     // Not read before it is written.
     let truths = T::DTYPE == Dtype::Bool;
-    let room = Target { start, len: count * size_of::<T>(), truths, life: PhantomData };
+    let (len, space) = (count * size_of::<T>(), Space::Host);
+    let room = Target { start, len, space, truths, life: PhantomData };
     let mut at = 0;
     for part in parts {
         room.slice(at..at + part.len()).copy_from(part);
@@ -242,6 +324,25 @@ pub fn collect<'a, T: Element>(
     // a copy to `bool` leaves nothing but 0 and 1.
     unsafe { elements.set_len(count) };
     Ok(elements)
+}
+
+/// What is not here cannot be touched.
+#[inline]
+fn on_host(space: Space) {
+    assert!(space == Space::Host, "memory of {space} is not touched by the host");
+}
+
+fn describe(
+    f: &mut fmt::Formatter<'_>,
+    start: NonNull<u8>,
+    len: usize,
+    space: Space,
+) -> fmt::Result {
+    write!(f, "{len} bytes at {start:p}")?;
+    match space {
+        Space::Host => Ok(()),
+        device => write!(f, " of {device}"),
+    }
 }
 
 #[inline]
@@ -297,6 +398,23 @@ mod tests {
     #[should_panic(expected = "is not within 3 bytes")]
     fn a_part_beyond_the_end_is_refused() {
         let _ = Source::from(&[1_u8, 2, 3][..]).slice(2..4);
+    }
+
+    #[test]
+    fn memory_of_a_device_is_named_and_not_touched() {
+        let start = NonNull::<u8>::without_provenance(0x1000.try_into().unwrap());
+        // SAFETY: nobody looks there.
+        let there = unsafe { Target::on_device(start, 64, 3) };
+        let part = Source::from(there.slice(16..32));
+        assert_eq!((part.space(), part.len()), (Space::Device(3), 16));
+        assert_eq!(format!("{part:?}"), "16 bytes at 0x1010 of device 3");
+        let mut here = [0_u8; 16];
+        let refuses = |touch: &mut dyn FnMut()| {
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(touch)).is_err()
+        };
+        assert!(refuses(&mut || Target::from(&mut here[..]).copy_from(part)));
+        assert!(refuses(&mut || there.fill(0)));
+        assert!(refuses(&mut || drop(part.to_vec())));
     }
 
     #[test]

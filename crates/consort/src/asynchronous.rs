@@ -261,10 +261,9 @@ impl Group {
     /// Checks a call and has it carried out.
     #[track_caller]
     pub(crate) fn start<C: GivesBack>(&self, mut call: C) -> Begun<C::Buffers> {
-        let checked = self
-            .backend()
-            .cloned()
-            .and_then(|backend| Ok((backend, owned::check(&mut call, self.rank(), self.world())?)));
+        let checked = owned::check(&mut call, self.rank(), self.world());
+        let checked = checked
+            .and_then(|(operation, space)| Ok((self.backend_for(space)?.clone(), operation)));
         let (backend, operation) = match checked {
             Ok(checked) => checked,
             Err(error) => return Err(owned::refuse(call, error)),

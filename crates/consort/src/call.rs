@@ -2,6 +2,7 @@
 
 mod check;
 mod description;
+pub(crate) mod space;
 
 use consort_sys::dtype::{Dtype, ReduceOp};
 use consort_sys::view::{Source, Target};

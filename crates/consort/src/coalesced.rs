@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use consort_store::Deadline;
 use consort_sys::dtype::ReduceOp;
+use consort_sys::view::Space;
 
 use self::ticket::{Mark, Place};
 pub use self::ticket::{Ticket, Tickets};
 use crate::backend::Terms;
 use crate::buffer::{Buffer, Input};
 use crate::call::Call;
+use crate::call::space;
 use crate::commission::{Known, Settle};
 use crate::error::{Error, Result};
 use crate::group::{Group, Rank};
@@ -46,9 +48,11 @@ impl Group {
         &self,
         record: impl FnOnce(&mut Recorder<'_>) -> Result<R>,
     ) -> Result<Work<R::Buffers>> {
-        let backend = self.backend()?.clone();
-        let mut recorder = Recorder { group: self, parts: Vec::new(), mark: Mark::default() };
+        self.backend()?;
+        let mut recorder =
+            Recorder { group: self, parts: Vec::new(), mark: Mark::default(), space: None };
         let tickets = record(&mut recorder)?;
+        let backend = self.backend_for(recorder.space)?.clone();
         if !tickets.bear(&recorder.mark) {
             let what = "a ticket is from other calls than those that were noted here";
             return Err(Error::Argument(what.to_owned()));
@@ -90,6 +94,8 @@ pub struct Recorder<'a> {
     group: &'a Group,
     parts: Vec<Box<dyn Part>>,
     mark: Mark,
+    /// Which memory they work on, once that is known.
+    space: Option<Space>,
 }
 
 impl Recorder<'_> {
@@ -201,9 +207,17 @@ impl Recorder<'_> {
         self.note(Whole(call))
     }
 
+    /// Takes notice of the memory that the next call works on, if on any: one engine has them all.
+    fn stay_in(&mut self, space: Option<Space>) -> Result<()> {
+        self.space = space::same(self.space, space)?;
+        Ok(())
+    }
+
     fn note<C: GivesBack>(&mut self, mut call: C) -> Recorded<C::Buffers> {
-        match owned::check(&mut call, self.group.rank(), self.group.world()) {
-            Ok(_) => {
+        match owned::check(&mut call, self.group.rank(), self.group.world())
+            .and_then(|(_, space)| self.stay_in(space))
+        {
+            Ok(()) => {
                 let (ticket, place) = Ticket::new(&self.mark);
                 self.parts.push(Box::new(Noted { call, place }));
                 Ok(ticket)

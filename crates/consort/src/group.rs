@@ -1,6 +1,7 @@
 //! A process's hold on the group it belongs to.
 
 mod among;
+mod devices;
 mod fake;
 mod formation;
 mod grow;
@@ -20,6 +21,7 @@ use consort_store::Store;
 use consort_sys::host::HostId;
 use consort_sys::origin::Own;
 
+use self::devices::Devices;
 pub use self::presence::Presence;
 use self::shrink::Succession;
 use self::subgroup::Subgroups;
@@ -138,6 +140,8 @@ pub(crate) struct Shared {
     /// The ranks of the members in the world.
     world_ranks: Arc<[u32]>,
     backend: Arc<dyn Backend>,
+    /// Who carries out those on the memory of devices.
+    devices: Devices,
     /// What its threads know of the ranks, unless somebody else carries out its calls.
     lookout: Option<Lookout>,
     /// How many monitored barriers there were.
@@ -305,7 +309,7 @@ impl Group {
 
     /// How many calls this rank has made in this group.
     pub fn calls(&self) -> u64 {
-        self.shared.backend.calls()
+        self.shared.backend.calls() + self.shared.devices.calls()
     }
 
     /// What carries out the group's calls can do.
@@ -346,6 +350,7 @@ impl Group {
             members: members.clone(),
             world_ranks: world_ranks.clone(),
             backend,
+            devices: self.shared.devices.clone(),
             lookout: None,
             monitored: Mutex::default(),
             succession: Mutex::default(),
@@ -380,8 +385,7 @@ impl Group {
     #[inline]
     #[track_caller]
     pub fn call(&self, call: &Call<'_>) -> Result<()> {
-        call.check(self.rank(), self.world())?;
-        self.backend()?.run(call, self.terms(Location::caller())).map(drop)
+        self.admit(call)?.run(call, self.terms(Location::caller())).map(drop)
     }
 
     /// Makes a call that the program has not asked for by itself. Says which of the group's calls it
@@ -391,8 +395,7 @@ impl Group {
     /// As [`call`](Self::call).
     #[track_caller]
     pub(crate) fn call_for(&self, purpose: Purpose, call: &Call<'_>) -> Result<u64> {
-        call.check(self.rank(), self.world())?;
-        self.backend()?.run(call, Terms { purpose, ..self.terms(Location::caller()) })
+        self.admit(call)?.run(call, Terms { purpose, ..self.terms(Location::caller()) })
     }
 
     /// Makes a call whose operand lies in symmetric memory on every rank, and is worked on there.
@@ -401,8 +404,8 @@ impl Group {
     /// As [`call`](Self::call).
     #[track_caller]
     pub(crate) fn call_in_windows(&self, call: &Call<'_>) -> Result<()> {
-        call.check(self.rank(), self.world())?;
-        self.backend()?.run(call, Terms { in_windows: true, ..self.terms(Location::caller()) })?;
+        self.admit(call)?
+            .run(call, Terms { in_windows: true, ..self.terms(Location::caller()) })?;
         Ok(())
     }
 
@@ -416,9 +419,8 @@ impl Group {
         call: &Call<'_>,
         sizes: impl Iterator<Item = usize>,
     ) -> Result<()> {
-        call.check(self.rank(), self.world())?;
         let sizes = Description::digest_of(sizes);
-        self.backend()?.run(call, Terms { sizes, ..self.terms(Location::caller()) }).map(drop)
+        self.admit(call)?.run(call, Terms { sizes, ..self.terms(Location::caller()) }).map(drop)
     }
 
     /// Ends the group, here and for all other ranks: whoever waits in it, or calls it later, gets
@@ -436,7 +438,10 @@ impl Group {
     /// ```
     pub fn abort(&self, reason: &str) {
         match self.shared.job.home.check() {
-            Ok(()) => self.shared.backend.abort(reason),
+            Ok(()) => {
+                self.shared.backend.abort(reason);
+                self.shared.devices.abort(reason);
+            }
             Err(forked) => tracing::error!("the group is not ended: {forked}"),
         }
     }
@@ -460,7 +465,7 @@ impl Group {
     /// ```
     pub fn error(&self) -> Option<Error> {
         let forked = self.shared.job.home.check().err();
-        forked.or_else(|| self.shared.backend.error())
+        forked.or_else(|| self.shared.backend.error()).or_else(|| self.shared.devices.error())
     }
 
     /// What this rank has recorded of its last calls, in all its groups; `None` if there was no memory
@@ -487,6 +492,12 @@ impl Group {
     pub(crate) fn backend(&self) -> Result<&Arc<dyn Backend>> {
         self.shared.job.home.check()?;
         Ok(&self.shared.backend)
+    }
+
+    /// Checks a call. Says who carries it out.
+    #[inline]
+    pub(crate) fn admit(&self, call: &Call<'_>) -> Result<&Arc<dyn Backend>> {
+        self.backend_for(call.check(self.rank(), self.world())?)
     }
 
     /// Whether data gets to the other ranks at all.

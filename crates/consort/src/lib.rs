@@ -97,7 +97,7 @@ pub use consort_sys::host::HostId;
 pub use consort_sys::net::Error as InterfaceError;
 pub use consort_sys::pass::PassError;
 pub use consort_sys::reduce::Unsupported;
-pub use consort_sys::view::{Source, Target};
+pub use consort_sys::view::{Source, Space, Target};
 pub use debug::{DebugLevel, UnknownDebugLevel};
 pub use delivery::{Delivery, Message, OwnedMessage};
 pub use environment::{VARIABLES, check_variable};

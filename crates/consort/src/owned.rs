@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use consort_sys::dtype::{Element, ReduceOp};
-use consort_sys::view::{Source, Target};
+use consort_sys::view::{Source, Space, Target};
 
 use crate::backend::Terms;
 use crate::buffer::{Buffer, Input};
@@ -239,12 +239,17 @@ fn target<B: Buffer>(buffer: &mut B) -> Target<'_> {
     B::Element::target(buffer.elements_mut())
 }
 
-/// Whether a rank may make a call that owns its memory.
-pub(crate) fn check(call: &mut impl OwnedCall, me: Rank, world: usize) -> Result<&'static str> {
+/// Whether a rank may make a call that owns its memory. Says what it is called, and which memory it works
+/// on, if on any.
+pub(crate) fn check(
+    call: &mut impl OwnedCall,
+    me: Rank,
+    world: usize,
+) -> Result<(&'static str, Option<Space>)> {
     let mut lists = Lists::default();
     let call = call.call(&mut lists);
-    call.check(me, world)?;
-    Ok(call.operation().name())
+    let space = call.check(me, world)?;
+    Ok((call.operation().name(), space))
 }
 
 /// The error of a call that was not made, with its buffers.

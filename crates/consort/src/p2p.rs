@@ -6,8 +6,9 @@ pub(crate) mod letter;
 use std::fmt;
 
 use consort_sys::dtype::{Dtype, Element};
-use consort_sys::view::{Source, Target};
+use consort_sys::view::{Source, Space, Target};
 
+use crate::call::space;
 use crate::error::{Error, Result};
 use crate::group::{Group, Rank};
 
@@ -258,28 +259,27 @@ impl Group {
         outgoing: Option<Outgoing<'_>>,
         incoming: Option<Incoming<'_>>,
     ) -> Result<Option<Rank>> {
-        self.check_messages(outgoing, incoming)?;
-        self.backend()?.exchange(outgoing, incoming, self.timeout())
+        let space = self.check_messages(outgoing, incoming)?;
+        self.backend_for(space)?.exchange(outgoing, incoming, self.timeout())
     }
 
     fn check_messages(
         &self,
         outgoing: Option<Outgoing<'_>>,
         incoming: Option<Incoming<'_>>,
-    ) -> Result<()> {
+    ) -> Result<Option<Space>> {
         if let Some(Outgoing { dtype, data, to, .. }) = outgoing {
             self.check_rank(to)?;
             check_whole(dtype, data.len())?;
         }
-        let Some(Incoming { dtype, buffer, from, .. }) = incoming else { return Ok(()) };
-        from.map_or(Ok(()), |from| self.check_rank(from))?;
-        check_whole(dtype, buffer.len())?;
-        match outgoing {
-            Some(outgoing) if overlap(outgoing.data, buffer) => {
-                refuse("what is sent and what is received are the same memory".to_owned())
+        if let Some(Incoming { dtype, buffer, from, .. }) = incoming {
+            from.map_or(Ok(()), |from| self.check_rank(from))?;
+            check_whole(dtype, buffer.len())?;
+            if outgoing.is_some_and(|outgoing| overlap(outgoing.data, buffer)) {
+                refuse("what is sent and what is received are the same memory".to_owned())?;
             }
-            _ => Ok(()),
         }
+        space::of_both(outgoing.map(|it| it.data), incoming.map(|it| it.buffer))
     }
 
     fn check_rank(&self, rank: Rank) -> Result<()> {

@@ -10,7 +10,7 @@ use std::fmt::Display;
 
 use consort_sys::dtype::Dtype;
 use consort_sys::reduce::Kernel;
-use consort_sys::view::{Source, Target};
+use consort_sys::view::{Source, Space, Target};
 
 use self::parts::Parts;
 use super::Call;
@@ -18,13 +18,15 @@ use crate::error::{Error, Result};
 use crate::group::Rank;
 
 impl Call<'_> {
-    /// Whether a rank may make this call in a group of `world` ranks.
+    /// Whether a rank may make this call in a group of `world` ranks. Says which memory it works on, if on
+    /// any.
     ///
     /// # Errors
     /// What is wrong with it.
     #[inline]
-    pub(crate) fn check(&self, me: Rank, world: usize) -> Result<()> {
-        self.find_fault(me.index(), world).map_err(|error| match error {
+    pub(crate) fn check(&self, me: Rank, world: usize) -> Result<Option<Space>> {
+        let checked = self.find_fault(me.index(), world).and_then(|()| self.space());
+        checked.map_err(|error| match error {
             Error::Argument(what) => Error::Argument(format!("{}: {what}", self.operation())),
             other => other,
         })

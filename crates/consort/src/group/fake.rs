@@ -8,6 +8,7 @@ use consort_store::MemStore;
 use consort_sys::host::HostId;
 use consort_sys::origin::Own;
 
+use super::devices::Devices;
 use super::subgroup::Subgroups;
 use super::{Group, Job, Member, Rank, Shared};
 use crate::backend::Fake;
@@ -83,6 +84,7 @@ impl Group {
             members: (0..world).map(member).collect(),
             world_ranks: (0..world).collect(),
             backend: Arc::new(Fake::new("world", rank, world as usize, ledger)),
+            devices: Devices::default(),
             lookout: None,
             monitored: Mutex::default(),
             succession: Mutex::default(),
@@ -117,6 +119,7 @@ impl Group {
             rank,
             members: (0..).zip(ranks).map(member).collect(),
             world_ranks: ranks.iter().map(|&rank| self.world_ranks()[rank]).collect(),
+            devices: Devices::default(),
             lookout: None,
             monitored: Mutex::default(),
             succession: Mutex::default(),

@@ -7,6 +7,7 @@ use consort_sys::host::HostId;
 use consort_sys::parting::Parting;
 use consort_sys::wait::Patience;
 
+use super::devices::Devices;
 use super::subgroup::Subgroups;
 use super::{Job, Member, Rank, Shared};
 use crate::backend::{Backend, Host};
@@ -80,6 +81,7 @@ impl Job {
             members,
             world_ranks,
             backend,
+            devices: Devices::default(),
             lookout: Some(lookout),
             monitored,
             succession,

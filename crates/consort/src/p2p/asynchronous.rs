@@ -158,11 +158,11 @@ impl Group {
 
     /// Who carries out a message, and what it is called.
     fn accept(&self, message: Message<'_>) -> Result<(Arc<dyn Backend>, &'static str)> {
-        let backend = self.backend()?.clone();
-        match message {
+        let space = match message {
             Message::Out(outgoing) => self.check_messages(Some(outgoing), None)?,
             Message::In(incoming) => self.check_messages(None, Some(incoming))?,
-        }
+        };
+        let backend = self.backend_for(space)?.clone();
         Ok((backend, if matches!(message, Message::Out(_)) { "send" } else { "recv" }))
     }
 }

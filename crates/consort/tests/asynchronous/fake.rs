@@ -1,11 +1,12 @@
 //! Groups whose other ranks are not there, and backends of somebody else's.
 
+use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use consort::{
     Backend, Call, Capabilities, Delivery, Dtype, Error, Group, Incoming, Job, Lists, Message,
-    Operation, Outgoing, Rank, ReduceOp, Result, Terms,
+    Operation, Outgoing, OwnedCall, Rank, ReduceOp, Result, Target, Terms,
 };
 
 use crate::meet::alone;
@@ -214,4 +215,84 @@ fn a_backend_says_what_it_can_do() {
     }
     assert!(!can.supports(Operation::Reduce, Some(Dtype::C64), Some(ReduceOp::Max)));
     assert!(!Group::fake(0, 1).unwrap().capabilities().unwrap().moves_data);
+}
+
+/// Numbers that are said to lie on a device.
+struct OnDevice {
+    bytes: Vec<u8>,
+    device: u16,
+}
+
+impl OnDevice {
+    fn target(&mut self) -> Target<'_> {
+        let start = NonNull::from(&mut self.bytes[..]).cast();
+        // SAFETY: they are this call's alone, and nobody but the engine for devices is given them.
+        unsafe { Target::on_device(start, self.bytes.len(), self.device) }
+    }
+}
+
+impl OwnedCall for OnDevice {
+    fn call<'a>(&'a mut self, _lists: &'a mut Lists<'a>) -> Call<'a> {
+        let output = self.target();
+        Call::AllReduce { dtype: Dtype::U8, op: ReduceOp::Sum, input: output.into(), output }
+    }
+}
+
+#[test]
+fn calls_go_to_the_engine_of_the_memory_that_they_work_on() {
+    let group = Group::fake(0, 2).unwrap();
+    let there = |device| OnDevice { bytes: vec![1; 8], device };
+    let failed = group.call_async(there(0)).unwrap_err();
+    assert!(failed.to_string().contains("lies on device 0"), "{failed}");
+    assert_eq!(group.device_capabilities().unwrap().map(|can| can.moves_data), None);
+
+    let inner = *group.capabilities().unwrap();
+    let noting = Arc::new(Noting { inner, noted: Mutex::default() });
+    group.use_for_devices(noting.clone()).unwrap();
+    assert!(group.use_for_devices(noting.clone()).is_err(), "it has one");
+    group.call_async(there(0)).unwrap().wait().unwrap();
+    group.call(&there(1).call(&mut Lists::default())).unwrap();
+    group.barrier().unwrap();
+    assert_eq!(noting.noted.lock().unwrap()[..], [Operation::AllReduce; 2]);
+    assert_eq!(group.calls(), 3);
+    let mut letter = there(0);
+    let incoming =
+        Incoming { dtype: Dtype::U8, buffer: letter.target(), from: Some(1.into()), tag: 0.into() };
+    assert_eq!(group.exchange(None, Some(incoming)).unwrap(), Some(1.into()));
+
+    let work = group.coalesced(|calls| {
+        calls.barrier();
+        Ok((calls.call(there(1))?, calls.call(there(1))?))
+    });
+    work.unwrap().wait().unwrap();
+    assert_eq!(
+        noting.noted.lock().unwrap()[2..],
+        [Operation::Barrier, Operation::AllReduce, Operation::AllReduce]
+    );
+}
+
+#[test]
+fn memory_of_one_call_is_all_in_one_place() {
+    let group = Group::fake(0, 2).unwrap();
+    let mut there = OnDevice { bytes: vec![1; 8], device: 2 };
+    let here = [0_u8; 8];
+    let call = Call::AllReduce {
+        dtype: Dtype::U8,
+        op: ReduceOp::Sum,
+        input: (&here[..]).into(),
+        output: there.target(),
+    };
+    let error = group.call(&call).unwrap_err();
+    assert!(
+        error.to_string().contains("some of its memory lies on the host and some on device 2"),
+        "{error}"
+    );
+    let error = group
+        .coalesced(|calls| {
+            let one = calls.all_reduce(vec![1_u8], ReduceOp::Sum)?;
+            Ok((one, calls.call(OnDevice { bytes: vec![1; 8], device: 2 })?))
+        })
+        .map(drop)
+        .unwrap_err();
+    assert!(matches!(error, Error::Argument(_)), "{error}");
 }

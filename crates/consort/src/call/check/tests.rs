@@ -6,7 +6,7 @@ use super::*;
 /// What rank 1 of 2 is told.
 fn told(call: Call<'_>) -> String {
     match call.check(Rank::from(1), 2) {
-        Ok(()) => "nothing".to_owned(),
+        Ok(_) => "nothing".to_owned(),
         Err(error) => error.to_string(),
     }
 }
