@@ -307,7 +307,7 @@ const OURS: &str = "CONSORT_";
 const DEBUG: &str = "CONSORT_DEBUG";
 /// The variables of consort's own. `CONSORT_LOG` is the `consort` program's, the others are for
 /// [`init`](crate::init), which explains them.
-pub const VARIABLES: [&str; 19] = [
+pub const VARIABLES: [&str; 20] = [
     "CONSORT_RDZV",
     "CONSORT_SECRET_FILE",
     "CONSORT_JOB",
@@ -324,6 +324,7 @@ pub const VARIABLES: [&str; 19] = [
     "CONSORT_ALGORITHM",
     "CONSORT_STREAMS",
     "CONSORT_PORT",
+    "CONSORT_CUDA_LIBRARY",
     "CONSORT_TRACE_DIR",
     DEBUG,
     "CONSORT_LOG",

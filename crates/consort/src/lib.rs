@@ -52,6 +52,7 @@ mod collectives;
 mod commission;
 mod debug;
 mod delivery;
+pub mod device;
 pub mod duration;
 mod engine;
 mod environment;
@@ -146,6 +147,7 @@ pub use work::{Begun, Completion, Failed, Work};
 /// | `CONSORT_ALGORITHM` | the algorithm to use between hosts, by its name in `consort plan` | `auto`: chosen for each call |
 /// | `CONSORT_STREAMS` | how many TCP connections two ranks have, up to 8 | `0`: found by measuring |
 /// | `CONSORT_PORT` | the port that this host listens on for data; `0`: the system chooses | the store's number, except on the store's host |
+/// | `CONSORT_CUDA_LIBRARY` | where the driver of [devices](device) is | `libcuda.so.1` |
 /// | `CONSORT_TRACE_DIR` | the folder in which this rank leaves a record of its last calls ([`trace`]) | none: in memory |
 /// | `CONSORT_DEBUG` | how much this rank tells of what it does: `off`, `info` or `detail` ([`DebugLevel`]) | `off` |
 /// | `CONSORT_LOG` | what the `consort` program logs | `warn` |

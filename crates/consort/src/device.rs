@@ -1,0 +1,193 @@
+//! Accelerators, as far as collectives have to do with them.
+//!
+//! # The subject
+//!
+//! A [`Device`] is an accelerator that CUDA's driver knows. What it does is put into [streams](Stream), each
+//! of which does one thing after the other; the program goes on meanwhile. An [`Event`] tells how far a
+//! stream has come, and another stream can wait for it without the program's doing. [`Memory`] is a
+//! device's, which the program cannot touch: bytes are copied to it and from it, and calls of a
+//! [group](crate::Group) work on it where it is ([`calls`]).
+//!
+//! The driver is found when the program runs: `CONSORT_CUDA_LIBRARY`, or `libcuda.so.1` where the system
+//! looks. Nothing of CUDA is needed to build.
+//!
+//! # Where to start
+//!
+//! ```no_run
+//! use consort::device::Driver;
+//!
+//! let device = Driver::load()?.device(0)?;
+//! let mut memory = device.allocate(1 << 20)?;
+//! memory.write(0, &[1; 1024])?;
+//! # Ok::<(), consort::device::DeviceError>(())
+//! ```
+
+mod block;
+pub mod calls;
+mod error;
+mod memory;
+mod stream;
+mod table;
+
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use consort_sys::dl::Library;
+
+pub use self::error::{Code, DeviceError};
+pub use self::memory::Memory;
+pub use self::stream::{Event, Stream};
+use self::table::{Handle, Table};
+
+/// CUDA's driver. There is one of each library in a process, for as long as it lives.
+pub struct Driver {
+    path: PathBuf,
+    table: Table,
+}
+
+impl Driver {
+    /// The one that is named in `CONSORT_CUDA_LIBRARY`, or that of the system.
+    ///
+    /// ```
+    /// use consort::device::{DeviceError, Driver};
+    ///
+    /// match Driver::load() {
+    ///     Ok(driver) => println!("{} devices", driver.count()?),
+    ///     Err(error) => println!("{error}"),
+    /// }
+    /// # Ok::<(), DeviceError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When there is none, or it does not work.
+    pub fn load() -> Result<&'static Self, DeviceError> {
+        match std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
+            Some(path) => Self::open(Path::new(&path)),
+            None => Self::open(Path::new(SYSTEMS)),
+        }
+    }
+
+    /// That of a library.
+    ///
+    /// # Errors
+    /// When it cannot be loaded, or is none, or does not work.
+    pub fn open(path: &Path) -> Result<&'static Self, DeviceError> {
+        let mut drivers = DRIVERS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(driver) = drivers.get(path) {
+            return Ok(driver);
+        }
+        let library = Library::open([path.to_owned()]).map_err(DeviceError::NoDriver)?;
+        let table = Table::of(&library)?;
+        table.init()?;
+        let driver: &'static Self = Box::leak(Box::new(Self { path: path.to_owned(), table }));
+        drivers.insert(path.to_owned(), driver);
+        Ok(driver)
+    }
+
+    /// What it was found by.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How many devices this process may use.
+    ///
+    /// # Errors
+    /// When the driver does not say.
+    pub fn count(&self) -> Result<u16, DeviceError> {
+        self.table.count()
+    }
+
+    /// One of them.
+    ///
+    /// # Errors
+    /// When there is none of this number, or it cannot be used.
+    pub fn device(&'static self, number: u16) -> Result<Device, DeviceError> {
+        let count = self.count()?;
+        if number >= count {
+            return Err(DeviceError::NoDevice { number, count });
+        }
+        let device = self.table.device(number)?;
+        let context = self.table.retain(device)?;
+        Ok(Device(Arc::new(Held { driver: self, number, device, context })))
+    }
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the driver {}", self.path.display())
+    }
+}
+
+/// A process's hold on an accelerator. Clones are the same.
+#[derive(Clone)]
+pub struct Device(Arc<Held>);
+
+struct Held {
+    driver: &'static Driver,
+    number: u16,
+    device: c_int,
+    context: Handle,
+}
+
+#[allow(unsafe_code)]
+// SAFETY: as above; nothing else can change.
+unsafe impl Sync for Held {}
+
+impl Device {
+    /// Its number in this process.
+    pub fn number(&self) -> u16 {
+        self.0.number
+    }
+
+    /// What it is called.
+    ///
+    /// # Errors
+    /// When the driver does not say.
+    pub fn name(&self) -> Result<String, DeviceError> {
+        self.0.driver.table.name(self.0.device)
+    }
+
+    /// A stream of its own.
+    ///
+    /// # Errors
+    /// When the driver has no room for one.
+    pub fn stream(&self) -> Result<Stream, DeviceError> {
+        Stream::new(self)
+    }
+
+    /// So many bytes of its memory, which may be anything.
+    ///
+    /// # Errors
+    /// When there are not so many left.
+    pub fn allocate(&self, bytes: usize) -> Result<Memory, DeviceError> {
+        Memory::new(self, bytes)
+    }
+
+    /// Has this thread work with it, and gives what it works with.
+    fn enter(&self) -> Result<&'static Table, DeviceError> {
+        let table = &self.0.driver.table;
+        table.enter(self.0.context)?;
+        Ok(table)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Err(error) = self.driver.table.release(self.device) {
+            tracing::warn!("device {} cannot be let go: {error}", self.number);
+        }
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "device {} of {:?}", self.0.number, self.0.driver)
+    }
+}
+
+static DRIVERS: Mutex<BTreeMap<PathBuf, &'static Driver>> = Mutex::new(BTreeMap::new());
+const VARIABLE: &str = "CONSORT_CUDA_LIBRARY";
+const SYSTEMS: &str = "libcuda.so.1";

@@ -1,0 +1,90 @@
+//! Calls on memory of devices, to be given to [`Group::call_async`](crate::Group::call_async), which gives
+//! them back with their memory.
+//!
+//! ```no_run
+//! use consort::device::{Driver, calls};
+//! use consort::{Dtype, ReduceOp};
+//!
+//! let group = consort::init()?;
+//! let device = Driver::load().and_then(|driver| driver.device(0)).expect("there is an accelerator");
+//! let gradients = device.allocate(4 << 20).expect("it has memory left");
+//! let work = group.call_async(calls::all_reduce(gradients, Dtype::F32, ReduceOp::Avg))?;
+//! // … backward goes on …
+//! let gradients = work.wait()?.output;
+//! # drop(gradients);
+//! # Ok::<(), consort::Error>(())
+//! ```
+
+use consort_sys::dtype::{Dtype, ReduceOp};
+
+use super::Memory;
+use crate::call::{Call, Inputs, Outputs};
+use crate::group::Rank;
+use crate::job::{Lists, OwnedCall};
+
+/// A call on memory of a device, and that memory.
+#[derive(Debug)]
+pub struct OnDevice {
+    what: What,
+    dtype: Dtype,
+    /// What is read, if that is not what is written.
+    pub input: Option<Memory>,
+    /// What is written.
+    pub output: Memory,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    AllReduce(ReduceOp),
+    Broadcast(Rank),
+    AllGather,
+    ReduceScatter(ReduceOp),
+    AllToAll,
+}
+
+/// As [`Group::all_reduce`](crate::Group::all_reduce).
+pub fn all_reduce(memory: Memory, dtype: Dtype, op: ReduceOp) -> OnDevice {
+    OnDevice { what: What::AllReduce(op), dtype, input: None, output: memory }
+}
+
+/// As [`Group::broadcast`](crate::Group::broadcast).
+pub fn broadcast(memory: Memory, dtype: Dtype, root: impl Into<Rank>) -> OnDevice {
+    OnDevice { what: What::Broadcast(root.into()), dtype, input: None, output: memory }
+}
+
+/// As [`Group::all_gather`](crate::Group::all_gather).
+pub fn all_gather(input: Memory, output: Memory, dtype: Dtype) -> OnDevice {
+    OnDevice { what: What::AllGather, dtype, input: Some(input), output }
+}
+
+/// As [`Group::reduce_scatter`](crate::Group::reduce_scatter).
+pub fn reduce_scatter(input: Memory, output: Memory, dtype: Dtype, op: ReduceOp) -> OnDevice {
+    OnDevice { what: What::ReduceScatter(op), dtype, input: Some(input), output }
+}
+
+/// As [`Group::all_to_all`](crate::Group::all_to_all).
+pub fn all_to_all(input: Memory, output: Memory, dtype: Dtype) -> OnDevice {
+    OnDevice { what: What::AllToAll, dtype, input: Some(input), output }
+}
+
+impl OwnedCall for OnDevice {
+    fn call<'a>(&'a mut self, _lists: &'a mut Lists<'a>) -> Call<'a> {
+        let Self { what, dtype, input, output } = self;
+        let (dtype, output) = (*dtype, output.target());
+        let input = input.as_ref().map_or(output.into(), Memory::source);
+        match *what {
+            What::AllReduce(op) => Call::AllReduce { dtype, op, input, output },
+            What::Broadcast(root) => Call::Broadcast { dtype, root, buffer: output },
+            What::AllGather => Call::AllGather { dtype, input, outputs: Outputs::Equal(output) },
+            What::ReduceScatter(op) => {
+                Call::ReduceScatter { dtype, op, inputs: Inputs::Equal(input), output }
+            }
+            What::AllToAll => Call::AllToAll {
+                dtype,
+                uneven: false,
+                inputs: Inputs::Equal(input),
+                outputs: Outputs::Equal(output),
+            },
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What can go wrong with a device.
+
+use std::ffi::CStr;
+
+use consort_sys::dl::{Library, NotLoaded};
+
+/// A number that the driver answers with. Those it does not know today are errors, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Code(pub i32);
+
+impl Code {
+    /// What was asked about is not done yet.
+    pub const NOT_READY: Self = Self(600);
+}
+
+/// Why a device cannot do what it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// There is no driver on this host.
+    #[error(
+        "there is no CUDA driver here ({0}): install NVIDIA's, or name one in CONSORT_CUDA_LIBRARY"
+    )]
+    NoDriver(NotLoaded),
+    /// It is too old, or something else.
+    #[error("{library} has no function {function}: it is too old, or not a CUDA driver")]
+    NoFunction {
+        /// What was loaded.
+        library: String,
+        /// What it lacks.
+        function: String,
+    },
+    /// There is no device of this number.
+    #[error("there is no device {number}: this process has {count}")]
+    NoDevice {
+        /// The number.
+        number: u16,
+        /// How many there are.
+        count: u16,
+    },
+    /// It could not do what it was asked for.
+    #[error("the CUDA driver failed in {function}: {text} (code {})", code.0)]
+    Failed {
+        /// What it was asked for.
+        function: &'static str,
+        /// Its answer.
+        code: Code,
+        /// In its own words.
+        text: String,
+    },
+    /// Bytes do not fit.
+    #[error("{given} bytes do not fit: there are {there}")]
+    Length {
+        /// How many were given.
+        given: usize,
+        /// How many there are.
+        there: usize,
+    },
+}
+
+impl DeviceError {
+    pub(super) fn missing(library: &Library, function: &CStr) -> Self {
+        Self::NoFunction {
+            library: library.path().display().to_string(),
+            function: function.to_string_lossy().into_owned(),
+        }
+    }
+
+    /// The driver says that it went well, and gives nothing.
+    pub(super) fn nothing(function: &'static str) -> Self {
+        let text = "it gave nothing, and said that it went well".to_owned();
+        Self::Failed { function, code: Code(0), text }
+    }
+}

@@ -1,0 +1,92 @@
+//! Memory of a device.
+#![allow(unsafe_code)]
+
+use std::fmt;
+
+use consort_sys::view::{Source, Target};
+
+use super::block::Block;
+use super::{Device, DeviceError};
+
+/// Bytes in the memory of a device, which this owns.
+///
+/// Copies wait until they are done, and for what the device's default stream was given before; for other
+/// streams, and for calls of a group, the program waits by itself. A call owns the memory that it works on.
+pub struct Memory {
+    device: Device,
+    block: Block,
+}
+
+impl Memory {
+    pub(super) fn new(device: &Device, len: usize) -> Result<Self, DeviceError> {
+        let block = if len == 0 { Block::NONE } else { device.enter()?.allocate(len)? };
+        Ok(Self { device: device.clone(), block })
+    }
+
+    /// Whose it is.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// How many bytes.
+    pub fn len(&self) -> usize {
+        self.block.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies bytes to it, from a place on.
+    ///
+    /// # Errors
+    /// When they do not fit, or the driver fails.
+    pub fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), DeviceError> {
+        let part = self.part(at, bytes.len())?;
+        if bytes.is_empty() { Ok(()) } else { self.device.enter()?.write(part, bytes) }
+    }
+
+    /// Copies bytes from it, from a place on.
+    ///
+    /// # Errors
+    /// When there are not so many, or the driver fails.
+    pub fn read(&self, at: usize, bytes: &mut [u8]) -> Result<(), DeviceError> {
+        let part = self.part(at, bytes.len())?;
+        if bytes.is_empty() { Ok(()) } else { self.device.enter()?.read(part, bytes) }
+    }
+
+    /// Their name for calls that read them.
+    pub fn source(&self) -> Source<'_> {
+        // SAFETY: they are given back when this is dropped.
+        unsafe { self.block.source(self.device.number()) }
+    }
+
+    /// Their name for calls that write them.
+    pub fn target(&mut self) -> Target<'_> {
+        // SAFETY: they are given back when this is dropped.
+        unsafe { self.block.target(self.device.number()) }
+    }
+
+    fn part(&self, at: usize, len: usize) -> Result<Block, DeviceError> {
+        let there = self.len().saturating_sub(at);
+        self.block.part(at, len).ok_or(DeviceError::Length { given: len, there })
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if self.is_empty() {
+            return;
+        }
+        if let Err(error) = self.device.enter().and_then(|table| table.free(self.block)) {
+            tracing::warn!("memory of {:?} cannot be given back: {error}", self.device);
+        }
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes of {:?}", self.len(), self.device)
+    }
+}
