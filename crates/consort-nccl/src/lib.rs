@@ -47,6 +47,7 @@ mod birth;
 mod comm;
 mod config;
 mod deed;
+mod event;
 mod failure;
 mod id;
 mod kind;

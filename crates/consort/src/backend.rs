@@ -2,6 +2,7 @@
 
 mod fake;
 mod host;
+mod nccl;
 
 use std::fmt;
 use std::panic::Location;
@@ -11,6 +12,7 @@ use consort_sys::dtype::{Dtype, ReduceOp};
 
 pub(crate) use self::fake::Fake;
 pub(crate) use self::host::Host;
+pub(crate) use self::nccl::Nccl;
 use crate::call::{Call, Operation, Purpose};
 use crate::delivery::Delivery;
 use crate::error::{Error, Result};

@@ -166,6 +166,14 @@ impl Device {
         Memory::new(self, bytes)
     }
 
+    /// Has what this thread asks of CUDA, or of libraries that use it, be asked of this device.
+    ///
+    /// # Errors
+    /// When the driver fails.
+    pub fn make_current(&self) -> Result<(), DeviceError> {
+        self.enter().map(drop)
+    }
+
     /// Has this thread work with it, and gives what it works with.
     fn enter(&self) -> Result<&'static Table, DeviceError> {
         let table = &self.0.driver.table;

@@ -23,6 +23,7 @@ macro_rules! exports {
 pub mod collectives;
 pub mod communicators;
 pub mod device;
+pub mod driver;
 pub mod extensions;
 pub mod groups;
 pub mod library;

@@ -1,22 +1,40 @@
 //! Who carries out a group's calls on the memory of devices.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use consort_sys::view::Space;
 
 use super::Group;
-use crate::backend::{Backend, Capabilities};
+use crate::backend::{Backend, Capabilities, Nccl};
+use crate::engine::Lookout;
 use crate::error::{Error, Result};
 
 /// An engine for calls on the memory of devices, if there is one. Clones are the same.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Devices {
-    engine: Arc<OnceLock<Arc<dyn Backend>>>,
+    /// What came of the first call that needed one, or of saying which it is.
+    engine: Arc<OnceLock<Result<Arc<dyn Backend>>>>,
+    /// Whoever has it is making one.
+    making: Arc<Mutex<()>>,
 }
 
 impl Devices {
     fn get(&self) -> Option<&Arc<dyn Backend>> {
-        self.engine.get()
+        self.engine.get()?.as_ref().ok()
+    }
+
+    /// The engine, which `make` makes if there is none. It is tried once.
+    fn get_or_make(
+        &self,
+        make: impl FnOnce() -> Result<Arc<dyn Backend>>,
+    ) -> Result<&Arc<dyn Backend>> {
+        if self.engine.get().is_none() {
+            let _one_at_a_time = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.engine.get().is_none() {
+                let _ = self.engine.set(make());
+            }
+        }
+        self.engine.get().expect("it was set").as_ref().map_err(Clone::clone)
     }
 
     /// How many calls came in.
@@ -40,6 +58,9 @@ impl Devices {
 /// A group has one engine for memory of the host and may have another for that of devices. Which of them
 /// carries out a call follows from where its memory lies ([`Space`]), call by call. Each keeps its own
 /// calls in order; between the two there is none. What ends one of them ends the group.
+///
+/// For devices it is NCCL, which is looked for when the first such call is made: by all ranks together, which
+/// hear of each that has no NCCL, or no device. The device of that call is the rank's from then on.
 impl Group {
     /// Says who carries out the group's calls on the memory of devices: once, for all clones of the group,
     /// and alike on every rank.
@@ -59,7 +80,7 @@ impl Group {
     /// [`Error::Argument`] when that was said before; and in a forked child.
     pub fn use_for_devices(&self, backend: Arc<dyn Backend>) -> Result<()> {
         self.backend()?;
-        self.shared.devices.engine.set(backend).map_err(|_| {
+        self.shared.devices.engine.set(Ok(backend)).map_err(|_| {
             Error::Argument(format!("group {} has an engine for devices already", self.name()))
         })
     }
@@ -82,16 +103,23 @@ impl Group {
         let host = self.backend()?;
         match space {
             None | Some(Space::Host) => Ok(host),
-            Some(device) => self.shared.devices.get().ok_or_else(|| self.out_of_reach(device)),
+            Some(Space::Device(number)) => self.shared.devices.get_or_make(|| self.reach(number)),
         }
     }
 
+    /// An engine for calls on the memory of devices, of which this rank's has this number. All ranks call it.
     #[cold]
-    fn out_of_reach(&self, space: Space) -> Error {
-        Error::Argument(format!(
-            "this memory lies on {space}, and group {} works on the host's alone: copy it there, or give \
-             the group an engine for devices",
-            self.name()
-        ))
+    fn reach(&self, number: u16) -> Result<Arc<dyn Backend>> {
+        match self.shared.job.neighbourhood {
+            Some(_) => Ok(Arc::new(Nccl::join(self, number)?)),
+            None => Err(Error::Argument(format!(
+                "this memory lies on device {number}, and a group that only pretends reaches the host's alone"
+            ))),
+        }
+    }
+
+    /// What is known of its ranks, unless somebody else carries out its calls.
+    pub(crate) fn lookout(&self) -> Option<&Lookout> {
+        self.shared.lookout.as_ref()
     }
 }

@@ -1,0 +1,224 @@
+//! The part of CUDA's driver that programs need beside NCCL, on the memory of this process: devices that are
+//! all the same, memory, streams and events.
+//!
+//! It is what [`consort::device`] looks for, with the names and numbers of `libcuda.so.1`. Programs that launch
+//! kernels have no use for it.
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_char, c_int, c_uint};
+
+use crate::event::Event;
+use crate::failure::{Failure, Result, guard};
+use crate::memory::{self, Region};
+use crate::raw::{Buffer, Handle, Out};
+use crate::status::Status;
+use crate::stream::Stream;
+
+/// Exports functions of the driver. What went wrong can be read with `ncclGetLastError`.
+macro_rules! driver {
+    ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $body:block)*) => {$(
+        $(#[$meta])*
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name($($arg: $type),*) -> c_int {
+            code(guard(stringify!($name), move || $body))
+        }
+    )*};
+}
+
+driver! {
+    /// Begins; there is nothing to begin with.
+    fn cuInit(flags: c_uint) {
+        if flags == 0 { Ok(()) } else { Err(Failure::argument(format!("flags are {flags}, not 0"))) }
+    }
+
+    /// How many devices there are.
+    fn cuDeviceGetCount(count: Out<c_int>) {
+        count.set("count", DEVICES)
+    }
+
+    /// A device by its number.
+    fn cuDeviceGet(device: Out<c_int>, ordinal: c_int) {
+        device.set("device", check(ordinal)?)
+    }
+
+    /// What a device is called.
+    fn cuDeviceGetName(name: Out<c_char>, len: c_int, dev: c_int) {
+        check(dev)?;
+        let room = usize::try_from(len).unwrap_or(0);
+        let text = NAME.to_bytes_with_nul();
+        if room < text.len() {
+            return Err(Failure::argument(format!("len is {len}, and the name has {}", text.len())));
+        }
+        text.iter().enumerate().try_for_each(|(at, &byte)| name.nth(at).set("name", byte as c_char))
+    }
+
+    /// The context that all of the process share.
+    fn cuDevicePrimaryCtxRetain(pctx: Out<Handle>, dev: c_int) {
+        pctx.set("pctx", Handle::new(CONTEXTS + check(dev)? as usize))
+    }
+
+    /// Gives it back.
+    fn cuDevicePrimaryCtxRelease_v2(dev: c_int) {
+        check(dev).map(drop)
+    }
+
+    /// Makes a context this thread's own.
+    fn cuCtxSetCurrent(ctx: Handle) {
+        if !ctx.is_null() && !(CONTEXTS..CONTEXTS + DEVICES as usize).contains(&ctx.number()) {
+            return Err(Failure::argument(format!("ctx is {:#x}, which is no context", ctx.number())));
+        }
+        CURRENT.set(ctx);
+        Ok(())
+    }
+
+    /// The context of this thread.
+    fn cuCtxGetCurrent(pctx: Out<Handle>) {
+        pctx.set("pctx", CURRENT.get())
+    }
+
+    /// As `consortStreamCreate`.
+    fn cuStreamCreate(stream: Out<Handle>, flags: c_uint) {
+        stream.check("stream")?;
+        if flags > NON_BLOCKING {
+            return Err(Failure::argument(format!("flags are {flags}, which no stream has")));
+        }
+        stream.set("stream", Stream::create()?)
+    }
+
+    /// As `consortStreamDestroy`.
+    fn cuStreamDestroy_v2(stream: Handle) {
+        Stream::destroy(stream)
+    }
+
+    /// As `consortStreamQuery`.
+    fn cuStreamQuery(stream: Handle) {
+        match Stream::find(stream)? {
+            Some(stream) if !stream.is_idle()? => Err(Failure::in_progress()),
+            _ => Ok(()),
+        }
+    }
+
+    /// As `consortStreamSynchronize`.
+    fn cuStreamSynchronize(stream: Handle) {
+        Stream::find(stream)?.map_or(Ok(()), |stream| stream.synchronize())
+    }
+
+    /// Has what a stream is given from now on wait for an event.
+    fn cuStreamWaitEvent(stream: Handle, event: Handle, flags: c_uint) {
+        if flags != 0 {
+            return Err(Failure::argument(format!("flags are {flags}, not 0")));
+        }
+        let stream = Stream::find(stream)?;
+        Event::find(event)?.hold(stream.as_deref());
+        Ok(())
+    }
+
+    /// Makes an event.
+    fn cuEventCreate(event: Out<Handle>, _flags: c_uint) {
+        event.check("event")?;
+        event.set("event", Event::create())
+    }
+
+    /// Has an event happen when a stream has done all that it was given so far.
+    fn cuEventRecord(event: Handle, stream: Handle) {
+        let stream = Stream::find(stream)?;
+        Event::find(event)?.record(stream.as_deref());
+        Ok(())
+    }
+
+    /// Whether an event has happened: 0, or 600 if it has not.
+    fn cuEventQuery(event: Handle) {
+        if Event::find(event)?.has_happened() { Ok(()) } else { Err(Failure::in_progress()) }
+    }
+
+    /// Takes an event from the program.
+    fn cuEventDestroy_v2(event: Handle) {
+        Event::destroy(event)
+    }
+
+    /// As `ncclMemAlloc`.
+    fn cuMemAlloc_v2(dptr: Out<u64>, bytesize: usize) {
+        dptr.check("dptr")?;
+        if bytesize == 0 {
+            return Err(Failure::argument("bytesize is 0"));
+        }
+        let start = memory::allocate(bytesize)?;
+        dptr.set("dptr", start.expose_provenance() as u64)
+    }
+
+    /// As `ncclMemFree`.
+    fn cuMemFree_v2(dptr: Buffer) {
+        memory::free(dptr)
+    }
+
+    /// Copies to memory of a device.
+    fn cuMemcpyHtoD_v2(dst: Buffer, src: Buffer, bytes: usize) {
+        copy(("dstDevice", dst), ("srcHost", src), bytes)
+    }
+
+    /// Copies from memory of a device.
+    fn cuMemcpyDtoH_v2(dst: Buffer, src: Buffer, bytes: usize) {
+        copy(("dstHost", dst), ("srcDevice", src), bytes)
+    }
+}
+
+/// What an answer of the driver means.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuGetErrorString(error: c_int, text: Out<*const c_char>) -> c_int {
+    let words = match error {
+        0 => c"no error",
+        INVALID_VALUE => c"invalid argument",
+        OUT_OF_MEMORY => c"out of memory",
+        INVALID_DEVICE => c"invalid device ordinal",
+        INVALID_HANDLE => c"invalid resource handle",
+        NOT_READY => c"device not ready",
+        UNKNOWN => c"unknown error",
+        _ => {
+            let _ = text.set("pStr", std::ptr::null());
+            return INVALID_VALUE;
+        }
+    };
+    code(guard("cuGetErrorString", || text.set("pStr", words.as_ptr())))
+}
+
+fn check(device: c_int) -> Result<c_int> {
+    if (0..DEVICES).contains(&device) {
+        return Ok(device);
+    }
+    Err(Failure::argument(format!("there is no device {device}: they are numbered from 0 to {}", DEVICES - 1)))
+}
+
+fn copy(to: (&str, Buffer), from: (&str, Buffer), bytes: usize) -> Result<()> {
+    let to = Region::new(to.0, to.1, bytes)?;
+    to.target().copy_from(Region::new(from.0, from.1, bytes)?.source());
+    Ok(())
+}
+
+/// The driver's number for how it went.
+fn code(status: Status) -> c_int {
+    match status {
+        Status::SUCCESS => 0,
+        Status::IN_PROGRESS => NOT_READY,
+        Status::INVALID_ARGUMENT => INVALID_VALUE,
+        Status::SYSTEM_ERROR => OUT_OF_MEMORY,
+        _ => UNKNOWN,
+    }
+}
+
+thread_local! {
+    /// The context of this thread.
+    static CURRENT: Cell<Handle> = const { Cell::new(Handle::NULL) };
+}
+
+/// As many as a host has at the most.
+const DEVICES: c_int = 16;
+const NAME: &CStr = c"consort (host memory)";
+/// No stream or event has such a number.
+const CONTEXTS: usize = 0x7000_0000_0000;
+const NON_BLOCKING: c_uint = 1;
+const INVALID_VALUE: c_int = 1;
+const OUT_OF_MEMORY: c_int = 2;
+const INVALID_DEVICE: c_int = 101;
+const INVALID_HANDLE: c_int = 400;
+const NOT_READY: c_int = 600;
+const UNKNOWN: c_int = 999;

@@ -1,0 +1,152 @@
+//! How far streams have come.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use crate::failure::{Failure, Result};
+use crate::lock;
+use crate::raw::Handle;
+use crate::stream::Stream;
+
+/// Something that happens on a stream, each time that it is recorded there.
+#[derive(Debug, Default)]
+pub(crate) struct Event {
+    last: Mutex<Arc<Moment>>,
+}
+
+/// One time.
+#[derive(Debug, Default)]
+struct Moment {
+    has_come: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Event {
+    /// A new one, which has happened.
+    pub(crate) fn create() -> Handle {
+        let event = Self::default();
+        lock(&event.last).come();
+        let mut events = lock(&EVENTS);
+        events.last += 1;
+        let number = FIRST + events.last * STEP;
+        events.all.insert(number, Arc::new(event));
+        Handle::new(number)
+    }
+
+    /// The one that C calls so.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(crate) fn find(handle: Handle) -> Result<Arc<Self>> {
+        let events = lock(&EVENTS);
+        events.all.get(&handle.number()).cloned().ok_or_else(|| {
+            let number = handle.number();
+            Failure::argument(format!(
+                "event is {number:#x}, which was not made here, or destroyed"
+            ))
+        })
+    }
+
+    /// Takes it from the program. Streams that wait for it still do.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(crate) fn destroy(handle: Handle) -> Result<()> {
+        Self::find(handle)?;
+        lock(&EVENTS).all.remove(&handle.number());
+        Ok(())
+    }
+
+    /// Has it happen when all is done that a stream was given so far.
+    pub(crate) fn record(&self, stream: Option<&Stream>) {
+        let moment = Arc::<Moment>::default();
+        *lock(&self.last) = moment.clone();
+        match stream {
+            Some(stream) => stream.push(Box::new(move || {
+                moment.come();
+                Ok(())
+            })),
+            None => moment.come(),
+        }
+    }
+
+    /// Whether it has happened since it was last recorded.
+    pub(crate) fn has_happened(&self) -> bool {
+        *lock(&lock(&self.last).has_come)
+    }
+
+    /// Has what a stream is given from now on wait for it; who has no stream waits here.
+    pub(crate) fn hold(&self, stream: Option<&Stream>) {
+        let moment = lock(&self.last).clone();
+        match stream {
+            Some(stream) => stream.push(Box::new(move || {
+                moment.wait();
+                Ok(())
+            })),
+            None => moment.wait(),
+        }
+    }
+}
+
+impl Moment {
+    fn come(&self) {
+        *lock(&self.has_come) = true;
+        self.changed.notify_all();
+    }
+
+    fn wait(&self) {
+        let mut has_come = lock(&self.has_come);
+        while !*has_come {
+            has_come = self.changed.wait(has_come).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// All that C knows of.
+struct Events {
+    all: BTreeMap<usize, Arc<Event>>,
+    last: usize,
+}
+
+static EVENTS: Mutex<Events> = Mutex::new(Events { all: BTreeMap::new(), last: 0 });
+/// No stream has such a number.
+const FIRST: usize = 0x6000_0000_0000;
+const STEP: usize = 0x10;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn an_event_happens_when_its_stream_has_come_so_far() {
+        let [one, two] = [(); 2].map(|()| Stream::create().unwrap());
+        let [first, second] = [one, two].map(|handle| Stream::find(handle).unwrap().unwrap());
+        let handle = Event::create();
+        let event = Event::find(handle).unwrap();
+        assert!(event.has_happened(), "nobody has to wait for one that was never recorded");
+
+        let (go, gone) = mpsc::channel::<()>();
+        let (tell, told) = mpsc::channel();
+        first.push(Box::new(move || {
+            gone.recv().unwrap();
+            Ok(())
+        }));
+        event.record(Some(&first));
+        event.hold(Some(&second));
+        second.push(Box::new(move || {
+            tell.send(()).unwrap();
+            Ok(())
+        }));
+        assert!(!event.has_happened());
+        assert!(told.try_recv().is_err());
+        go.send(()).unwrap();
+        told.recv().unwrap();
+        assert!(event.has_happened());
+
+        Event::destroy(handle).unwrap();
+        assert!(Event::destroy(handle).unwrap_err().text.contains("destroyed"));
+        [one, two].map(|handle| Stream::destroy(handle).unwrap());
+    }
+}

@@ -1,0 +1,292 @@
+//! NCCL, for calls on memory of devices.
+//!
+//! NCCL itself knows nothing of ranks that call something else, that do not come, or that die: its calls wait
+//! on the device for ever. So nothing is given to it before all ranks have agreed, in a group of their own on
+//! the host ([`control`](Inner::control)), that they are about to make the same call; a rank that does not
+//! come is named there as in any other group. What can still go wrong after that is noticed by whoever waits
+//! for the device ([`watch`]): that a rank has died, that the time is up, that NCCL reports an error, or that
+//! somebody has ended the group. Then the communicator is aborted, which ends what it does on the device, and
+//! the group gets a verdict.
+//!
+//! ```text
+//!  run ────▶ order ─▶ agree on the host ─▶ NCCL ─▶ stream ─▶ event ◀─ watch
+//!  submit ─▶ worker ─┘                                         └──▶ result
+//! ```
+//!
+//! The communicator has a stream of its own, which waits for all that the device's default stream was given
+//! before the call.
+
+mod agreement;
+mod issue;
+mod joining;
+mod order;
+mod watch;
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use consort_store::Deadline;
+use consort_sys::dtype::{Dtype, ReduceOp};
+
+use self::order::{Order, Place, Ticket};
+use super::{Backend, Capabilities, Terms};
+use crate::call::{Call, Description, Operation, Within};
+use crate::delivery::Delivery;
+use crate::device::{Device, Event, Stream};
+use crate::engine::{Cause, Lookout, Waiting};
+use crate::error::{Error, Result};
+use crate::group::{Group, Rank};
+use crate::job::{Job, Lists};
+use crate::nccl::{self, Comm};
+use crate::p2p::{Incoming, Outgoing};
+
+/// Carries out calls on the memory of one device of each rank.
+#[derive(Debug)]
+pub(crate) struct Nccl {
+    inner: Arc<Inner>,
+    /// To the thread that carries out what was submitted, once there is one.
+    jobs: Mutex<Option<Sender<(Place, Job)>>>,
+}
+
+/// What it does so with.
+#[derive(Debug)]
+struct Inner {
+    me: usize,
+    world: usize,
+    /// What is known of the group's ranks, and decided about it.
+    lookout: Lookout,
+    /// Where the same ranks agree on what they are about to do.
+    control: Group,
+    device: Device,
+    stream: Stream,
+    comm: Comm,
+    order: Order,
+}
+
+impl Nccl {
+    /// Hands a job to the thread that carries them out.
+    fn hand_over(&self, place: Place, job: Job) -> std::io::Result<()> {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        if jobs.is_none() {
+            let (sender, receiver) = channel();
+            let inner = Arc::downgrade(&self.inner);
+            let name = "consort-device".to_owned();
+            thread::Builder::new().name(name).spawn(move || work(&inner, receiver))?;
+            *jobs = Some(sender);
+        }
+        if let Some(sender) = &*jobs {
+            // A thread that has ended drops what it is sent, which then counts as failed.
+            let _ = sender.send((place, job));
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Carries out a call, as one whose turn it is.
+    fn carry_out(&self, call: &Call<'_>, terms: Terms, number: u64, until: Deadline) -> Result<()> {
+        if let Some(error) = self.lookout.error() {
+            return Err(error);
+        }
+        let told = Description::of(call, self.world, Within::Nothing);
+        let told = told.made_for(terms.purpose, terms.sizes);
+        let wait = Wait { call: &told, number, until, began: Instant::now() };
+        self.agree(&wait)?;
+        match self.launch(call)? {
+            Some(event) => self.watch(&event, &wait),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits for a place's turn.
+    ///
+    /// # Errors
+    /// When it does not come in time: then the group ends, for no rank can leave out a call.
+    fn take_turn(&self, place: Place, what: Operation, until: Deadline) -> Result<Ticket<'_>> {
+        let (number, began) = (place.number, Instant::now());
+        self.order.wait(place, until).ok_or_else(|| {
+            let call = format!("{what} behind others that have not ended");
+            let waiting = Waiting { call, number, waited: began.elapsed() };
+            let missing = [self.me].into_iter().collect();
+            self.decide(Cause::Late { missing, waiting })
+        })
+    }
+
+    /// Gives a call to NCCL. What this gives happens when it is done; `None` if there is nothing to do: ranks
+    /// that have agreed have met.
+    fn launch(&self, call: &Call<'_>) -> Result<Option<Event>> {
+        if matches!(call, Call::Barrier) {
+            return Ok(None);
+        }
+        let ready = Event::of_default(&self.device).map_err(|error| self.fail(&error))?;
+        self.stream.wait_for(&ready).map_err(|error| self.fail(&error))?;
+        let issued = nccl::group(self.comm.library(), || self.issue(call));
+        issued.map_err(|error| self.fail(&error))?;
+        self.stream.record().map(Some).map_err(|error| self.fail(&error))
+    }
+
+    /// Ends the group because of what the device, or NCCL, has said.
+    #[cold]
+    fn fail(&self, error: &dyn std::error::Error) -> Error {
+        let device = &self.device;
+        self.decide(Cause::Unable { reason: format!("device {}: {error}", device.number()) })
+    }
+
+    /// Ends the group, and what the device does for it.
+    #[cold]
+    fn decide(&self, cause: Cause) -> Error {
+        let error = self.lookout.decide(cause);
+        self.end();
+        error
+    }
+
+    /// Ends what the device does for the group. Afterwards nobody touches the memory of its calls.
+    #[cold]
+    fn end(&self) {
+        if let Err(error) = self.comm.abort() {
+            tracing::warn!("the communicator of a group that has ended cannot be: {error}");
+        }
+    }
+}
+
+impl Backend for Nccl {
+    fn name(&self) -> &'static str {
+        "nccl"
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &CAPABILITIES
+    }
+
+    fn run(&self, call: &Call<'_>, terms: Terms) -> Result<u64> {
+        let inner = &*self.inner;
+        inner.check(call)?;
+        let until = Deadline::after(terms.timeout);
+        let place = inner.order.join(1);
+        let number = place.number;
+        let _turn = inner.take_turn(place, call.operation(), until)?;
+        inner.carry_out(call, terms, number, until)?;
+        Ok(number)
+    }
+
+    fn submit(&self, mut job: Job) -> u64 {
+        let place = self.inner.order.join(job.count() as u64);
+        let number = place.number;
+        job.accept(number);
+        if let Err(error) = self.hand_over(place, job) {
+            // The job was dropped, and counts as failed.
+            self.inner.lookout.abort(&format!("cannot start the thread for device calls: {error}"));
+        }
+        number
+    }
+
+    fn exchange(
+        &self,
+        _outgoing: Option<Outgoing<'_>>,
+        _incoming: Option<Incoming<'_>>,
+        _timeout: Duration,
+    ) -> Result<Option<Rank>> {
+        Err(no_messages())
+    }
+
+    fn submit_message(&self, delivery: Delivery) {
+        delivery.finish(Err(no_messages()));
+    }
+
+    fn abort(&self, reason: &str) {
+        self.inner.lookout.abort(reason);
+        self.inner.control.abort(reason);
+        self.inner.end();
+    }
+
+    fn error(&self) -> Option<Error> {
+        self.inner.lookout.error()
+    }
+
+    fn calls(&self) -> u64 {
+        self.inner.order.calls()
+    }
+}
+
+/// Carries out jobs one after the other, until nobody can send any more.
+fn work(inner: &Weak<Inner>, jobs: Receiver<(Place, Job)>) {
+    for (place, job) in jobs {
+        let Some(inner) = inner.upgrade() else { return };
+        carry_out(&inner, place, job);
+    }
+}
+
+fn carry_out(inner: &Inner, place: Place, mut job: Job) {
+    let (first, until) = (place.number, job.deadline());
+    let operation = job.call(0, &mut Lists::default()).operation();
+    let result = inner.take_turn(place, operation, until).and_then(|_turn| {
+        (0..job.count()).zip(first..).try_for_each(|(index, number)| {
+            let terms = job.terms(index, until.remaining().unwrap_or(Duration::MAX));
+            let mut lists = Lists::default();
+            let call = job.call(index, &mut lists);
+            inner.check(&call)?;
+            inner.carry_out(&call, terms, number, until)
+        })
+    });
+    job.finish(result);
+}
+
+fn no_messages() -> Error {
+    Error::Argument(
+        "messages of device memory are not carried by groups: NCCL has neither tags nor memory for what nobody \
+         receives yet; copy them to the host, or use consort::nccl::Comm, whose sends and receives are grouped"
+            .to_owned(),
+    )
+}
+
+/// A call that this rank waits in.
+struct Wait<'a> {
+    call: &'a Description,
+    number: u64,
+    until: Deadline,
+    began: Instant,
+}
+
+impl Wait<'_> {
+    fn waiting(&self) -> Waiting {
+        let (call, waited) = (self.call.to_string(), self.began.elapsed());
+        Waiting { call, number: self.number, waited }
+    }
+}
+
+/// Whether NCCL combines numbers of a type in a way, in its newest versions.
+fn combines(dtype: Dtype, op: ReduceOp) -> bool {
+    let is_number = DTYPES.contains(&dtype) && dtype != Dtype::Bool;
+    match op {
+        ReduceOp::Max | ReduceOp::Min => is_number || dtype == Dtype::Bool,
+        ReduceOp::Sum | ReduceOp::Product | ReduceOp::Avg | ReduceOp::PremulSum(_) => is_number,
+        ReduceOp::BitAnd | ReduceOp::BitOr | ReduceOp::BitXor => false,
+    }
+}
+
+static CAPABILITIES: Capabilities = Capabilities {
+    operations: &Operation::ALL,
+    dtypes: &Dtype::ALL,
+    combines,
+    moves_data: true,
+    abort_reaches_all: true,
+    notices_death: true,
+};
+/// Those that NCCL has, and `bool`.
+const DTYPES: [Dtype; 13] = [
+    Dtype::Bool,
+    Dtype::I8,
+    Dtype::U8,
+    Dtype::I32,
+    Dtype::U32,
+    Dtype::I64,
+    Dtype::U64,
+    Dtype::F16,
+    Dtype::Bf16,
+    Dtype::F32,
+    Dtype::F64,
+    Dtype::F8E4m3,
+    Dtype::F8E5m2,
+];

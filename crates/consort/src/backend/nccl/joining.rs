@@ -1,0 +1,107 @@
+//! How the ranks of a group come to have a communicator.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use consort_store::Deadline;
+
+use super::{Inner, Nccl, Order};
+use crate::device::{Device, Driver, Stream};
+use crate::error::{Error, Result};
+use crate::group::Group;
+use crate::nccl::{Bootstrap, Comm, Config, Library, UniqueId};
+
+impl Nccl {
+    /// For the calls of a group on these devices, of which this rank has one. All ranks call it.
+    ///
+    /// # Errors
+    /// On every rank, if one of them has no NCCL, or no such device, or cannot reach the others over it: it is
+    /// named with the reason.
+    pub(crate) fn join(group: &Group, number: u16) -> Result<Self> {
+        let lookout = group.lookout().cloned().ok_or(Error::Fake)?;
+        let until = Deadline::after(group.timeout());
+        let everyone: Vec<u32> = (0..group.world() as u32).collect();
+        let control = group.among(NAME, &everyone)?;
+        let mine = Equipment::of_this_rank(number);
+        report(&control, "calls on memory of devices", mine.as_ref().err())?;
+        let Equipment { library, device, stream } = mine.map_err(Error::Argument)?;
+        let comm = meet(&control, library, &device, until);
+        report(&control, "a communicator of NCCL", comm.as_ref().err())?;
+        let comm = comm.map_err(Error::Argument)?;
+        let (me, world) = (group.rank().index(), group.world());
+        let order = Order::default();
+        let inner = Inner { me, world, lookout, control, device, stream, comm, order };
+        Ok(Self { inner: Arc::new(inner), jobs: Mutex::new(None) })
+    }
+}
+
+/// What a rank needs.
+struct Equipment {
+    library: Library,
+    device: Device,
+    stream: Stream,
+}
+
+impl Equipment {
+    fn of_this_rank(number: u16) -> Result<Self, String> {
+        let library = Library::find().map_err(|error| error.to_string())?;
+        let device = Driver::load().and_then(|driver| driver.device(number));
+        let device = device.map_err(|error| error.to_string())?;
+        let stream = device.stream().map_err(|error| error.to_string())?;
+        Ok(Self { library, device, stream })
+    }
+}
+
+/// Rank 0 makes an id, and all come to it.
+fn meet(
+    control: &Group,
+    library: Library,
+    device: &Device,
+    until: Deadline,
+) -> Result<Comm, String> {
+    let (me, world) = (control.rank().get(), control.world() as u32);
+    let made = (me == 0).then(|| Bootstrap::new(library));
+    // All zero: there is none, and rank 0 says why.
+    let mut bytes = [0_u8; UniqueId::BYTES];
+    if let Some(Ok(bootstrap)) = &made {
+        bytes = bootstrap.id().to_bytes();
+    }
+    control.broadcast(&mut bytes, 0).map_err(|error| error.to_string())?;
+    if let Some(Err(error)) = made {
+        return Err(error.to_string());
+    }
+    if bytes == [0; UniqueId::BYTES] {
+        return Err("rank 0 has no id to meet by".to_owned());
+    }
+    let id = UniqueId::from_bytes(&bytes).map_err(|error| error.to_string())?;
+    // NCCL takes the device that is this thread's.
+    device.make_current().map_err(|error| error.to_string())?;
+    let config = Config::new().timeout(until.remaining().unwrap_or(Duration::MAX));
+    let comm = Comm::init_rank_with(library, world, &id, me, &config);
+    comm.map_err(|error| error.to_string())
+}
+
+/// Tells the others what this rank lacks, if it does, and hears what they lack.
+///
+/// # Errors
+/// When a rank lacks something.
+fn report(control: &Group, call: &'static str, lack: Option<&String>) -> Result<()> {
+    let mut mine = [0_u8; TEXT];
+    if let Some(text) = lack {
+        mine[0] = 1;
+        let cut = text.floor_char_boundary(TEXT - 2);
+        mine[1..=cut].copy_from_slice(&text.as_bytes()[..cut]);
+    }
+    let mut all = vec![0_u8; TEXT * control.world()];
+    control.all_gather(&mine, &mut all)?;
+    let Some(rank) = all.chunks_exact(TEXT).position(|text| text[0] != 0) else { return Ok(()) };
+    let text = &all[rank * TEXT + 1..(rank + 1) * TEXT];
+    let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
+    let reason = String::from_utf8_lossy(&text[..end]).into_owned();
+    Err(Error::PeerUnable { group: control.name().to_owned(), rank: rank as u32, call, reason })
+}
+
+/// What the ranks call themselves when they agree on calls. A program does not use such names.
+const NAME: &str = "(devices)";
+/// How many bytes a reason may have.
+const TEXT: usize = 512;

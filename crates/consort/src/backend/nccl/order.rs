@@ -1,0 +1,131 @@
+//! Who comes next.
+
+use std::collections::BTreeSet;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use consort_store::Deadline;
+
+/// Has calls that come by two doors, now or later, go one after the other, in the order in which they came.
+#[derive(Debug, Default)]
+pub(super) struct Order {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// How many tickets were given.
+    given: u64,
+    /// Whose turn it is.
+    now: u64,
+    /// Those who will not come any more, of the ones that have not had their turn.
+    gone: BTreeSet<u64>,
+    /// How many calls there were.
+    calls: u64,
+}
+
+/// A place in the order. Whoever drops it gives it up, or has had its turn.
+#[derive(Debug)]
+pub(super) struct Ticket<'o> {
+    order: &'o Order,
+    place: Place,
+}
+
+/// The same, for one who comes back later.
+#[derive(Debug)]
+pub(super) struct Place {
+    at: u64,
+    /// The number of its first call, from 1.
+    pub(super) number: u64,
+}
+
+impl Order {
+    /// The next place, for so many calls.
+    pub(super) fn join(&self, calls: u64) -> Place {
+        let mut state = self.lock();
+        let place = Place { at: state.given, number: state.calls + 1 };
+        state.given += 1;
+        state.calls += calls;
+        place
+    }
+
+    /// How many calls there were.
+    pub(super) fn calls(&self) -> u64 {
+        self.lock().calls
+    }
+
+    /// Waits for a place's turn; `None` if it has not come in time. Either way the others go on when what this
+    /// gives is dropped.
+    pub(super) fn wait(&self, place: Place, until: Deadline) -> Option<Ticket<'_>> {
+        let ticket = Ticket { order: self, place };
+        let mut state = self.lock();
+        while state.now != ticket.place.at {
+            state = match until.remaining() {
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(left) if left.is_zero() => {
+                    drop(state);
+                    return None;
+                }
+                Some(left) => {
+                    let waited = self.changed.wait_timeout(state, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        drop(state);
+        Some(ticket)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        let mut state = self.order.lock();
+        state.gone.insert(self.place.at);
+        while let now = state.now
+            && state.gone.remove(&now)
+        {
+            state.now += 1;
+        }
+        drop(state);
+        self.order.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn calls_are_numbered_and_go_one_after_the_other() {
+        let order = Order::default();
+        let (first, second) = (order.join(1), order.join(3));
+        assert_eq!((first.number, second.number, order.calls()), (1, 2, 4));
+        let gone = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _ticket = order.wait(second, Deadline::never()).expect("it comes");
+                gone.lock().unwrap().push(2);
+            });
+            let _ticket = order.wait(first, Deadline::never()).expect("it is the first");
+            std::thread::sleep(Duration::from_millis(20));
+            gone.lock().unwrap().push(1);
+        });
+        assert_eq!(gone.into_inner().unwrap(), [1, 2]);
+    }
+
+    #[test]
+    fn one_whose_turn_does_not_come_in_time_keeps_nobody() {
+        let order = Order::default();
+        let (first, second, third) = (order.join(1), order.join(1), order.join(1));
+        let first = order.wait(first, Deadline::never()).expect("it is the first");
+        assert!(order.wait(second, Deadline::after(Duration::from_millis(10))).is_none());
+        drop(first);
+        assert!(order.wait(third, Deadline::never()).is_some());
+    }
+}
