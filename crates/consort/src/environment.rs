@@ -305,9 +305,9 @@ fn first_host(list: &str) -> Option<String> {
 
 const OURS: &str = "CONSORT_";
 const DEBUG: &str = "CONSORT_DEBUG";
-/// The variables of consort's own. `CONSORT_LOG` is the `consort` program's, the others are for
-/// [`init`](crate::init), which explains them.
-pub const VARIABLES: [&str; 19] = [
+/// The variables of consort's own. `CONSORT_LOG` is the `consort` program's, `CONSORT_NCCL_LIBRARY` is for
+/// [`nccl`](crate::nccl), the others are for [`init`](crate::init), which explains them.
+pub const VARIABLES: [&str; 20] = [
     "CONSORT_RDZV",
     "CONSORT_SECRET_FILE",
     "CONSORT_JOB",
@@ -326,6 +326,7 @@ pub const VARIABLES: [&str; 19] = [
     "CONSORT_PORT",
     "CONSORT_TRACE_DIR",
     DEBUG,
+    "CONSORT_NCCL_LIBRARY",
     "CONSORT_LOG",
 ];
 const LAUNCHERS: [Launcher; 4] = [
