@@ -27,6 +27,15 @@ pub struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
+    /// Looks at memory that no Rust reference is known for.
+    ///
+    /// # Safety
+    /// For `'a` all `len` bytes from `start` on must be mapped readable, and no reference through which they
+    /// could be written may exist.
+    pub unsafe fn from_raw(start: NonNull<u8>, len: usize) -> Self {
+        Self { start, len, life: PhantomData }
+    }
+
     /// How many bytes.
     pub fn len(self) -> usize {
         self.len
@@ -284,6 +293,15 @@ mod tests {
     #[should_panic(expected = "as long as")]
     fn what_is_collected_is_whole() {
         let _ = collect::<u16>(2, [Source::from(&[1_u8, 2, 3][..])]);
+    }
+
+    #[test]
+    fn memory_that_is_only_an_address_can_be_read() {
+        let bytes = *b"abcdef";
+        let start = NonNull::from(&bytes).cast();
+        // SAFETY: they live to the end, and nobody writes them.
+        let all = unsafe { Source::from_raw(start, bytes.len()) };
+        assert_eq!(all.slice(2..4).to_vec(), b"cd");
     }
 
     #[test]

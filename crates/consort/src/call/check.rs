@@ -18,12 +18,27 @@ use crate::error::{Error, Result};
 use crate::group::Rank;
 
 impl Call<'_> {
-    /// Whether a rank may make this call in a group of `world` ranks.
+    /// Whether a rank may make this call in a group of `world` ranks: what can be known before it is made,
+    /// without the others. [`Group::call`](crate::Group::call) looks by itself; this is for bindings that
+    /// keep calls for later.
+    ///
+    /// ```
+    /// use consort::{Call, Dtype, Element, ReduceOp};
+    ///
+    /// let mut numbers = [1.0_f32, 2.0];
+    /// let output = f32::target(&mut numbers);
+    /// let (dtype, op, input) = (Dtype::F32, ReduceOp::Sum, output.into());
+    /// Call::AllReduce { dtype, op, input, output }.check(0.into(), 4)?;
+    /// // Half a number is no number.
+    /// let output = output.slice(0..6);
+    /// assert!(Call::AllReduce { dtype, op, input, output }.check(0.into(), 4).is_err());
+    /// # Ok::<(), consort::Error>(())
+    /// ```
     ///
     /// # Errors
     /// What is wrong with it.
     #[inline]
-    pub(crate) fn check(&self, me: Rank, world: usize) -> Result<()> {
+    pub fn check(&self, me: Rank, world: usize) -> Result<()> {
         self.find_fault(me.index(), world).map_err(|error| match error {
             Error::Argument(what) => Error::Argument(format!("{}: {what}", self.operation())),
             other => other,

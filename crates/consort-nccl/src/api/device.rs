@@ -1,0 +1,140 @@
+//! What has no meaning on a CPU.
+
+use std::ffi::{c_int, c_void};
+
+use crate::comm::Communicator;
+use crate::failure::{Failure, Result};
+use crate::raw::{Buffer, Handle, Out};
+
+exports! {
+    /// There are no device communicators on a CPU.
+    fn ncclDevCommCreate, pncclDevCommCreate(comm: Handle, reqs: Buffer, outDevComm: Buffer) {
+        let _ = (reqs, outDevComm);
+        not_here(comm, "device communicators are for kernels on a GPU")
+    }
+
+    /// There are no device communicators on a CPU.
+    fn ncclDevCommDestroy, pncclDevCommDestroy(comm: Handle, devComm: Buffer) {
+        let _ = devComm;
+        not_here(comm, "device communicators are for kernels on a GPU")
+    }
+
+    /// What is asked for are properties of GPUs.
+    fn ncclCommQueryProperties, pncclCommQueryProperties(comm: Handle, props: Buffer) {
+        let _ = props;
+        not_here(comm, "the properties are those of GPUs and of what is between them")
+    }
+
+    /// There is no device memory that could be released.
+    fn ncclCommSuspend, pncclCommSuspend(comm: Handle, flags: c_int) {
+        let _ = flags;
+        not_here(comm, "there is no device memory to release")
+    }
+
+    /// There is no device memory that could be taken again.
+    fn ncclCommResume, pncclCommResume(comm: Handle) {
+        not_here(comm, "there is no device memory to take again")
+    }
+
+    /// How much device memory a communicator has: none.
+    fn ncclCommMemStats, pncclCommMemStats(comm: Handle, stat: c_int, value: Out<u64>) {
+        value.check("value")?;
+        Communicator::find(comm)?;
+        match stat {
+            0..=3 => value.set("value", 0),
+            other => Err(Failure::argument(format!("stat is {other}, and has to be 0 to 3"))),
+        }
+    }
+
+    /// Memory of other ranks cannot be reached by a pointer.
+    fn ncclGetPeerDevicePointer, pncclGetPeerDevicePointer(
+        window: Handle, offset: usize, peer: c_int, outPtr: Out<*mut c_void>,
+    ) {
+        let _ = (window, offset, peer, outPtr);
+        Err(Failure::usage(POINTERS))
+    }
+
+    /// Memory of other ranks cannot be reached by a pointer.
+    fn ncclGetLsaDevicePointer, pncclGetLsaDevicePointer(
+        window: Handle, offset: usize, lsaRank: c_int, outPtr: Out<*mut c_void>,
+    ) {
+        let _ = (window, offset, lsaRank, outPtr);
+        Err(Failure::usage(POINTERS))
+    }
+
+    /// There is no memory that writes to several GPUs at once.
+    fn ncclGetLsaMultimemDevicePointer, pncclGetLsaMultimemDevicePointer(
+        window: Handle, offset: usize, outPtr: Out<*mut c_void>,
+    ) {
+        let _ = (window, offset, outPtr);
+        Err(Failure::usage(MULTIMEM))
+    }
+
+    /// There is no memory that writes to several GPUs at once.
+    fn ncclGetMultimemDevicePointer, pncclGetMultimemDevicePointer(
+        window: Handle, offset: usize, multimem: Handle, outPtr: Out<*mut c_void>,
+    ) {
+        let _ = (window, offset, multimem, outPtr);
+        Err(Failure::usage(MULTIMEM))
+    }
+}
+
+/// Ranks at equal distances: `ncclTeam_t`.
+#[allow(missing_docs, non_snake_case)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Team {
+    pub nRanks: c_int,
+    pub rank: c_int,
+    pub stride: c_int,
+}
+
+/// # Errors
+/// Always: that there is no such thing, or no such communicator.
+fn not_here(comm: Handle, why: &str) -> Result<()> {
+    Communicator::find(comm)?;
+    Err(Failure::usage(format!("{why}, and this library works on CPU memory")))
+}
+
+fn team_of(comm: Handle, make: impl FnOnce(&consort::Group) -> Team) -> Team {
+    let group = Communicator::find(comm).and_then(|comm| comm.known()).map(|bond| bond.group);
+    group.map_or(Team { nRanks: 0, rank: 0, stride: 0 }, |group| make(&group))
+}
+
+fn world(group: &consort::Group) -> Team {
+    Team { nRanks: group.world() as c_int, rank: group.rank().get() as c_int, stride: 1 }
+}
+
+fn alone(_: &consort::Group) -> Team {
+    Team { nRanks: 1, rank: 0, stride: 1 }
+}
+
+macro_rules! teams {
+    ($($(#[$meta:meta])* fn $name:ident, $alias:ident = $make:expr;)*) => {$(
+        $(#[$meta])*
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name(comm: Handle) -> Team {
+            team_of(comm, $make)
+        }
+
+        #[doc(hidden)]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $alias(comm: Handle) -> Team {
+            team_of(comm, $make)
+        }
+    )*};
+}
+
+teams! {
+    /// All ranks; none if there is no such communicator.
+    fn ncclTeamWorld, pncclTeamWorld = world;
+    /// The ranks whose memory this one reaches by pointers: itself.
+    fn ncclTeamLsa, pncclTeamLsa = alone;
+    /// The ranks that are in the same place of their own such team: all.
+    fn ncclTeamRail, pncclTeamRail = world;
+}
+
+const POINTERS: &str = "memory of other ranks cannot be reached by a pointer, as this library works on CPU memory \
+                        that processes have for themselves; use ncclPutSignal, or messages";
+const MULTIMEM: &str =
+    "there is no memory that writes to several GPUs at once, as this library works on CPU memory";

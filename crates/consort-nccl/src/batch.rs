@@ -1,0 +1,407 @@
+//! Groups of calls, and how calls get to their streams.
+//!
+//! Between `ncclGroupStart` and `ncclGroupEnd` a thread's calls only wait. At the outermost end they are issued:
+//! those that hang together, because they are of one communicator or on one stream, as one *unit*. A unit
+//! begins when all before it are done, on its streams and of its communicators, and everything in it goes on at
+//! once; so a thread can make the calls of several ranks, and messages need no order.
+//!
+//! **No deadlock.** Units are issued one after the other, by one thread at a time, and whatever a unit waits
+//! for was issued before it.
+
+use std::cell::RefCell;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+
+use crate::birth::{Birth, Due};
+use crate::comm::{Communicator, noting};
+use crate::deed::{Begun, Deed};
+use crate::failure::{Failure, Result, catch};
+use crate::lock;
+use crate::stream::Stream;
+use crate::turns::Turn;
+
+/// Begins a group of calls, or one more within it.
+pub(crate) fn start() {
+    OPEN.with_borrow_mut(|open| open.depth += 1);
+}
+
+/// Ends a group of calls. If it is the outermost, its calls are issued.
+///
+/// # Errors
+/// When none has begun, a call of it has failed, or, for those without a stream, it fails now.
+pub(crate) fn end() -> Result<()> {
+    match close()? {
+        Some(open) => open.issue(),
+        None => Ok(()),
+    }
+}
+
+/// Ends a group of calls without issuing them. Says how many bytes they would have moved, and how many there
+/// are, if it is the outermost.
+///
+/// # Errors
+/// As [`end`].
+pub(crate) fn end_in_thought() -> Result<(usize, usize)> {
+    let Some(open) = close()? else { return Ok((0, 0)) };
+    if let Some(failure) = open.failure {
+        return Err(failure);
+    }
+    if !open.births.is_empty() {
+        return Err(Failure::usage(
+            "communicators cannot be made in a group that is only simulated",
+        ));
+    }
+    let bytes = open.entries.iter().map(|entry| entry.deed.bytes()).sum();
+    Ok((bytes, open.entries.len()))
+}
+
+/// Has a call carried out: when the group of calls ends, or now.
+///
+/// # Errors
+/// If it is carried out now, and without a stream, why it failed.
+pub(crate) fn call(
+    comm: &Arc<Communicator>,
+    stream: Option<Arc<Stream>>,
+    deed: Deed,
+) -> Result<()> {
+    let entry = Entry { comm: comm.clone(), stream, deed };
+    let waits = OPEN.with_borrow_mut(|open| -> Result<_> {
+        if open.depth == 0 {
+            return Ok(Some(entry));
+        }
+        open.admit(entry.comm.settings.blocking)?;
+        open.entries.push(entry);
+        Ok(None)
+    })?;
+    waits.map_or(Ok(()), |entry| issue(vec![entry]))
+}
+
+/// Has a communicator come into being: when the group of calls ends, or now.
+///
+/// # Errors
+/// As [`call`]; and that it goes on in the background.
+pub(crate) fn birth(birth: Birth) -> Result<()> {
+    let waits = OPEN.with_borrow_mut(|open| -> Result<_> {
+        if open.depth == 0 {
+            return Ok(Some(birth));
+        }
+        open.admit(birth.is_blocking())?;
+        open.births.push(birth);
+        Ok(None)
+    })?;
+    waits.map_or(Ok(()), |birth| deliver(vec![birth]))
+}
+
+/// Checks a call that may be in a group: if it fails, the group does.
+pub(crate) fn checked(body: impl FnOnce() -> Result<()>) -> Result<()> {
+    catch(body).inspect_err(|failure| {
+        OPEN.with_borrow_mut(|open| {
+            if open.depth > 0 && *failure != Failure::in_progress() {
+                open.failure.get_or_insert(failure.clone());
+            }
+        });
+    })
+}
+
+/// A group of calls that has begun, or none.
+#[derive(Default)]
+struct Open {
+    depth: usize,
+    entries: Vec<Entry>,
+    births: Vec<Birth>,
+    /// The first call that made no sense.
+    failure: Option<Failure>,
+    /// Whether its communicators block, once there is one.
+    blocking: Option<bool>,
+}
+
+/// A call that waits.
+struct Entry {
+    comm: Arc<Communicator>,
+    stream: Option<Arc<Stream>>,
+    deed: Deed,
+}
+
+impl Open {
+    /// # Errors
+    /// When communicators that block are mixed with others.
+    fn admit(&mut self, blocking: bool) -> Result<()> {
+        match *self.blocking.get_or_insert(blocking) == blocking {
+            true => Ok(()),
+            false => Err(Failure::usage(
+                "a group of calls has communicators that block and others that do not: make two groups",
+            )),
+        }
+    }
+
+    fn issue(self) -> Result<()> {
+        if let Some(failure) = self.failure {
+            for birth in self.births {
+                birth.call_off(&failure);
+            }
+            return Err(failure);
+        }
+        let delivered = deliver(self.births);
+        let issued = issue(self.entries);
+        // What goes on in the background is told last.
+        match (delivered, issued) {
+            (Err(failure), Ok(())) => Err(failure),
+            (_, issued) => issued,
+        }
+    }
+}
+
+/// The group of calls, if it is the outermost that ends.
+fn close() -> Result<Option<Open>> {
+    OPEN.with_borrow_mut(|open| match open.depth {
+        0 => Err(Failure::usage("ncclGroupEnd without ncclGroupStart")),
+        1 => Ok(Some(std::mem::take(open))),
+        _ => {
+            open.depth -= 1;
+            Ok(None)
+        }
+    })
+}
+
+/// Brings communicators into being, all at once.
+fn deliver(births: Vec<Birth>) -> Result<()> {
+    let dues: Vec<Due> = {
+        let _order = lock(&ORDER);
+        births.into_iter().map(Birth::due).collect()
+    };
+    let (waited, apart): (Vec<Due>, Vec<Due>) = dues.into_iter().partition(Due::is_blocking);
+    let goes_on = !apart.is_empty();
+    for due in apart {
+        due.carry_out_apart()?;
+    }
+    all_at_once(waited)?;
+    if goes_on { Err(Failure::in_progress()) } else { Ok(()) }
+}
+
+/// Whether or not some fail, all are waited for.
+fn all_at_once(mut dues: Vec<Due>) -> Result<()> {
+    let Some(mine) = dues.pop() else { return Ok(()) };
+    thread::scope(|scope| {
+        let others: Vec<_> =
+            dues.into_iter().map(|due| scope.spawn(move || due.carry_out())).collect();
+        let mut result = mine.carry_out();
+        for other in others {
+            let other = other.join().unwrap_or_else(|_| Err(Failure::usage("it has panicked")));
+            result = result.and(other);
+        }
+        result
+    })
+}
+
+/// Gives calls to their streams, and carries out those that have none.
+fn issue(entries: Vec<Entry>) -> Result<()> {
+    let mut here = None;
+    {
+        let _order = lock(&ORDER);
+        for unit in Unit::of(entries) {
+            here = here.or(unit.queue());
+        }
+    }
+    here.map_or(Ok(()), Lead::carry_out)
+}
+
+/// Calls that hang together.
+#[derive(Default)]
+struct Unit {
+    parts: Vec<Part>,
+    streams: Vec<Arc<Stream>>,
+    /// Whether some are on no stream, so that whoever makes them waits.
+    waits: bool,
+}
+
+/// The calls of one communicator.
+struct Part {
+    comm: Arc<Communicator>,
+    deeds: Vec<Deed>,
+}
+
+impl Unit {
+    /// What hangs together, in the order in which it was first heard of.
+    fn of(entries: Vec<Entry>) -> Vec<Self> {
+        let mut units: Vec<Self> = Vec::new();
+        for entry in entries {
+            let (same, other): (Vec<_>, Vec<_>) =
+                units.into_iter().partition(|unit| unit.has(&entry));
+            units = other;
+            let mut unit = same.into_iter().reduce(Self::join).unwrap_or_default();
+            unit.add(entry);
+            units.push(unit);
+        }
+        units
+    }
+
+    fn has(&self, entry: &Entry) -> bool {
+        let same_stream = match &entry.stream {
+            Some(stream) => self.streams.iter().any(|it| it.number() == stream.number()),
+            None => self.waits,
+        };
+        same_stream || self.parts.iter().any(|part| Arc::ptr_eq(&part.comm, &entry.comm))
+    }
+
+    fn join(mut self, other: Self) -> Self {
+        self.parts.extend(other.parts);
+        self.streams.extend(other.streams);
+        self.waits |= other.waits;
+        self
+    }
+
+    fn add(&mut self, Entry { comm, stream, deed }: Entry) {
+        match stream {
+            None => self.waits = true,
+            Some(stream) if self.streams.iter().any(|it| it.number() == stream.number()) => {}
+            Some(stream) => self.streams.push(stream),
+        }
+        match self.parts.iter_mut().find(|part| Arc::ptr_eq(&part.comm, &comm)) {
+            Some(part) => part.deeds.push(deed),
+            None => self.parts.push(Part { comm, deeds: vec![deed] }),
+        }
+    }
+
+    /// Puts it on its streams. If whoever makes the calls waits, that one carries it out.
+    fn queue(self) -> Option<Lead> {
+        let parts: Vec<(Part, Turn)> = self
+            .parts
+            .into_iter()
+            .map(|part| {
+                let turn = part.comm.turns.take();
+                (part, turn)
+            })
+            .collect();
+        let mut streams = self.streams.into_iter();
+        let leader = if self.waits { None } else { streams.next() };
+        let gate = Arc::new(Gate::default());
+        let mut held = 0;
+        for stream in streams {
+            let gate = gate.clone();
+            held += 1;
+            stream.push(Box::new(move || {
+                gate.hold();
+                Ok(())
+            }));
+        }
+        let lead = Lead { parts, gate, held };
+        match leader {
+            None => Some(lead),
+            Some(leader) => {
+                leader.push(Box::new(|| lead.carry_out()));
+                None
+            }
+        }
+    }
+}
+
+/// A unit that is to be carried out by whoever has it.
+struct Lead {
+    parts: Vec<(Part, Turn)>,
+    /// Where the other streams wait meanwhile.
+    gate: Arc<Gate>,
+    held: usize,
+}
+
+impl Lead {
+    /// Carries it out when everything before it is done.
+    ///
+    /// # Errors
+    /// The first thing that went wrong. The communicators know, too.
+    fn carry_out(mut self) -> Result<()> {
+        self.gate.gather(self.held);
+        self.parts.iter().for_each(|(_, turn)| turn.come());
+        let is_single = matches!(&self.parts[..], [(part, _)] if part.deeds.len() == 1);
+        let result = match self.parts.pop() {
+            Some((mut part, turn)) if is_single => {
+                let result = part.deeds.pop().map_or(Ok(()), |deed| part.carry_out(deed));
+                drop(turn);
+                result
+            }
+            last => {
+                self.parts.extend(last);
+                all_of(self.parts)
+            }
+        };
+        self.gate.open();
+        result
+    }
+}
+
+impl Part {
+    fn carry_out(&self, deed: Deed) -> Result<()> {
+        noting(&self.comm, || deed.carry_out(&self.comm.bond()?.group))
+    }
+
+    /// Begins all of its calls, or as many as can be.
+    fn begin(&mut self) -> (Vec<Begun>, Result<()>) {
+        let mut begun = Vec::new();
+        let deeds = std::mem::take(&mut self.deeds);
+        let result = noting(&self.comm, || {
+            let group = self.comm.bond()?.group;
+            for deed in deeds {
+                begun.push(deed.begin(&group)?);
+            }
+            Ok(())
+        });
+        (begun, result)
+    }
+}
+
+/// Carries out calls of several communicators, or several of one, all at once.
+fn all_of(parts: Vec<(Part, Turn)>) -> Result<()> {
+    let mut result = Ok(());
+    let mut all = Vec::new();
+    for (mut part, turn) in parts {
+        let (begun, made) = part.begin();
+        result = result.and(made);
+        all.push((part, turn, begun));
+    }
+    for (part, turn, begun) in all {
+        for work in begun {
+            result = result.and(noting(&part.comm, || work.finish()));
+        }
+        drop(turn);
+    }
+    result
+}
+
+/// Where streams wait while another carries out what is theirs, too.
+#[derive(Default)]
+struct Gate {
+    state: Mutex<(usize, bool)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    /// Comes, and waits until it is done.
+    fn hold(&self) {
+        let mut state = lock(&self.state);
+        state.0 += 1;
+        self.changed.notify_all();
+        while !state.1 {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Waits until so many have come.
+    fn gather(&self, count: usize) {
+        let mut state = lock(&self.state);
+        while state.0 < count {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// It is done.
+    fn open(&self) {
+        lock(&self.state).1 = true;
+        self.changed.notify_all();
+    }
+}
+
+thread_local! {
+    static OPEN: RefCell<Open> = RefCell::default();
+}
+
+/// One at a time gives calls their places.
+static ORDER: Mutex<()> = Mutex::new(());

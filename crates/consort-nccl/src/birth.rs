@@ -1,0 +1,137 @@
+//! How communicators come into being: at the call, in the background, or when a group of calls ends.
+
+use std::sync::Arc;
+use std::thread;
+
+use crate::batch;
+use crate::comm::{Bond, Communicator};
+use crate::config::Settings;
+use crate::failure::{Failure, Result, catch};
+use crate::raw::{Handle, Out};
+use crate::turns::Turn;
+
+/// A communicator that is to come into being.
+pub(crate) struct Birth {
+    /// None for a rank that has its part in making others, but is in none itself.
+    comm: Option<Arc<Communicator>>,
+    /// The communicator that it comes of, whose calls before it are done first.
+    parent: Option<Arc<Communicator>>,
+    make: Make,
+    blocking: bool,
+}
+
+/// Meets the others.
+type Make = Box<dyn FnOnce() -> Result<Option<Bond>> + Send>;
+
+/// A birth that has its place among the calls of the communicator that it comes of.
+pub(crate) struct Due {
+    birth: Birth,
+    turn: Option<Turn>,
+}
+
+impl Birth {
+    /// One that comes of no other.
+    pub(crate) fn new(
+        comm: Arc<Communicator>,
+        make: impl FnOnce() -> Result<Bond> + Send + 'static,
+    ) -> Self {
+        let blocking = comm.settings.blocking;
+        let make: Make = Box::new(move || make().map(Some));
+        Self { comm: Some(comm), parent: None, make, blocking }
+    }
+
+    /// One that comes of another, if this rank is in it.
+    pub(crate) fn of(
+        parent: Arc<Communicator>,
+        comm: Option<Arc<Communicator>>,
+        settings: &Settings,
+        make: impl FnOnce() -> Result<Option<Bond>> + Send + 'static,
+    ) -> Self {
+        let (blocking, make) = (settings.blocking, Box::new(make));
+        Self { comm, parent: Some(parent), make, blocking }
+    }
+
+    /// Whether whoever asks for it waits.
+    pub(crate) fn is_blocking(&self) -> bool {
+        self.blocking
+    }
+
+    /// It does not come into being.
+    pub(crate) fn call_off(self, why: &Failure) {
+        if let Some(comm) = self.comm {
+            // Whoever asks for it is told by the group of calls.
+            let _ = comm.form(Err(why.clone()));
+        }
+    }
+
+    /// Gives it its place.
+    pub(crate) fn due(self) -> Due {
+        let turn = self.parent.as_ref().map(|parent| parent.turns.take());
+        Due { birth: self, turn }
+    }
+}
+
+impl Due {
+    /// Whether whoever asks for it waits.
+    pub(crate) fn is_blocking(&self) -> bool {
+        self.birth.blocking
+    }
+
+    /// Meets the others, when its turn has come.
+    ///
+    /// # Errors
+    /// Why they have not met, which the communicator knows, too.
+    pub(crate) fn carry_out(self) -> Result<()> {
+        let Self { birth: Birth { comm, make, .. }, turn } = self;
+        if let Some(turn) = &turn {
+            turn.come();
+        }
+        let met = catch(make);
+        drop(turn);
+        match (comm, met) {
+            (Some(comm), Ok(Some(bond))) => comm.form(Ok(bond)),
+            (Some(comm), Ok(None)) => {
+                comm.form(Err(Failure::usage("this rank is in no new communicator")))
+            }
+            (Some(comm), Err(failure)) => comm.form(Err(failure)),
+            (None, met) => met.map(drop),
+        }
+    }
+
+    /// Meets the others in the background.
+    ///
+    /// # Errors
+    /// When the system gives no more threads; the communicator knows that, too.
+    pub(crate) fn carry_out_apart(self) -> Result<()> {
+        let comm = self.birth.comm.clone();
+        let body = move || {
+            // The communicator knows.
+            let _ = self.carry_out();
+        };
+        match thread::Builder::new().name("consort-meeting".to_owned()).spawn(body) {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                let failure = Failure::system(format!("there is no thread to meet in: {error}"));
+                comm.map_or(Err(failure.clone()), |comm| comm.form(Err(failure)))
+            }
+        }
+    }
+}
+
+/// Brings a communicator into being, and tells C what it is called, which it may use when this, the group
+/// of calls that this is in, or the background is done with it.
+///
+/// # Errors
+/// Why it failed; C is told `NULL` then. That it goes on in the background.
+pub(crate) fn bring(out: &Out<Handle>, name: &str, birth: Birth) -> Result<()> {
+    let comm = birth.comm.clone();
+    out.set(name, comm.as_ref().map_or(Handle::NULL, |comm| comm.handle()))?;
+    let result = batch::birth(birth);
+    if let (Err(failure), Some(comm)) = (&result, comm)
+        && *failure != Failure::in_progress()
+    {
+        comm.forget();
+        out.set(name, Handle::NULL)?;
+    }
+    result
+}

@@ -1,0 +1,368 @@
+//! Communicators.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::c_int;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use consort::{Dtype, Group, ReduceOp};
+
+use crate::config::Settings;
+use crate::failure::{Failure, Result, catch};
+use crate::kind::{FIRST_OWN, built_in};
+use crate::lock;
+use crate::membership::Membership;
+use crate::memory::Region;
+use crate::raw::Handle;
+use crate::scale::Factor;
+use crate::status::Status;
+use crate::turns::Turns;
+
+/// A rank's hold on a group, as C knows it.
+#[derive(Debug)]
+pub(crate) struct Communicator {
+    number: usize,
+    pub(crate) settings: Settings,
+    /// Its calls, in their order.
+    pub(crate) turns: Arc<Turns>,
+    /// What the program says that it runs on, if it does.
+    device: Option<c_int>,
+    state: Mutex<State>,
+    changed: Condvar,
+    /// The program's own ways to combine numbers, by their codes.
+    ops: Mutex<HashMap<c_int, (Dtype, Own)>>,
+}
+
+#[derive(Debug)]
+struct State {
+    stage: Stage,
+    /// There once it is ready.
+    bond: Option<Bond>,
+    /// The first thing that went wrong.
+    failure: Option<Failure>,
+}
+
+/// What ties it to the other ranks. The group is let go of before the membership.
+#[derive(Clone, Debug)]
+pub(crate) struct Bond {
+    pub(crate) group: Group,
+    pub(crate) membership: Arc<Membership>,
+}
+
+/// How far a communicator is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// The ranks meet.
+    Forming,
+    /// It can be used.
+    Ready,
+    /// The last calls are carried out.
+    Finalizing,
+    /// It can only be destroyed.
+    Finalized,
+    /// It can only be made smaller, parted or destroyed.
+    Revoked,
+    /// The ranks have not met.
+    Failed,
+    /// It was given up.
+    Aborted,
+}
+
+/// How numbers are combined.
+#[derive(Clone, Debug)]
+pub(crate) enum Combination {
+    /// As everybody knows it.
+    BuiltIn(ReduceOp),
+    /// As the program has said.
+    Own(Own),
+}
+
+/// A sum of numbers that are multiplied first.
+#[derive(Clone, Debug)]
+pub(crate) enum Own {
+    /// By this.
+    Known(Factor),
+    /// By what is there when it is used.
+    At(Dtype, Region),
+}
+
+impl Communicator {
+    /// One whose ranks are about to meet.
+    pub(crate) fn forming(settings: Settings, device: Option<c_int>) -> Arc<Self> {
+        let mut comms = lock(&COMMS);
+        comms.last += 1;
+        let state = State { stage: Stage::Forming, bond: None, failure: None };
+        let comm = Arc::new(Self {
+            number: comms.last * STEP,
+            settings,
+            turns: Arc::default(),
+            device,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            ops: Mutex::default(),
+        });
+        comms.all.insert(comm.number, comm.clone());
+        comm
+    }
+
+    /// The one that C calls so.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(crate) fn find(handle: Handle) -> Result<Arc<Self>> {
+        if handle.is_null() {
+            return Err(Failure::argument("comm is NULL"));
+        }
+        lock(&COMMS).all.get(&handle.number()).cloned().ok_or_else(|| {
+            let number = handle.number();
+            Failure::argument(format!(
+                "comm is {number:#x}, which is none, or was destroyed before"
+            ))
+        })
+    }
+
+    /// What C calls it.
+    pub(crate) fn handle(&self) -> Handle {
+        Handle::new(self.number)
+    }
+
+    /// From here on C cannot find it any more.
+    pub(crate) fn forget(&self) {
+        lock(&COMMS).all.remove(&self.number);
+    }
+
+    /// The ranks have met, or have not.
+    pub(crate) fn form(&self, met: Result<Bond>) -> Result<()> {
+        let mut state = lock(&self.state);
+        let result = match met {
+            Ok(bond) if state.stage == Stage::Forming => {
+                (state.stage, state.bond) = (Stage::Ready, Some(bond));
+                Ok(())
+            }
+            Ok(bond) => {
+                drop(state);
+                bond.group.abort(ABORTED);
+                return Err(Failure::usage("the communicator was aborted before it was ready"));
+            }
+            Err(failure) => {
+                if state.stage == Stage::Forming {
+                    state.stage = Stage::Failed;
+                }
+                state.failure.get_or_insert(failure.clone());
+                Err(failure)
+            }
+        };
+        drop(state);
+        self.changed.notify_all();
+        result
+    }
+
+    /// What ties it to the other ranks, for calls.
+    ///
+    /// # Errors
+    /// When it cannot be used, or not yet.
+    pub(crate) fn bond(&self) -> Result<Bond> {
+        let state = lock(&self.state);
+        match (state.stage, &state.bond) {
+            (Stage::Ready, Some(bond)) => Ok(bond.clone()),
+            (stage, _) => Err(self.why_not(stage, &state)),
+        }
+    }
+
+    /// As [`bond`](Self::bond), also when it was revoked.
+    pub(crate) fn kinship(&self) -> Result<(Bond, bool)> {
+        let state = lock(&self.state);
+        match (state.stage, &state.bond) {
+            (Stage::Ready, Some(bond)) => Ok((bond.clone(), false)),
+            (Stage::Revoked, Some(bond)) => Ok((bond.clone(), true)),
+            (stage, _) => Err(self.why_not(stage, &state)),
+        }
+    }
+
+    /// Who it is, whatever has become of it since it was ready.
+    pub(crate) fn known(&self) -> Result<Bond> {
+        let state = lock(&self.state);
+        state.bond.clone().ok_or_else(|| self.why_not(state.stage, &state))
+    }
+
+    fn why_not(&self, stage: Stage, state: &State) -> Failure {
+        let name = self.name();
+        match (stage, &state.failure) {
+            (Stage::Forming, _) => Failure::argument(format!(
+                "{name} is not ready: wait until ncclCommGetAsyncError does not say ncclInProgress any more"
+            )),
+            (Stage::Finalizing | Stage::Finalized, _) => {
+                Failure::usage(format!("{name} was finalized: it can only be destroyed"))
+            }
+            (Stage::Revoked, _) => Failure::usage(format!(
+                "{name} was revoked: it can only be shrunk, split or destroyed"
+            )),
+            (Stage::Failed, Some(failure)) => failure.clone(),
+            _ => Failure::usage(format!("{name} was aborted")),
+        }
+    }
+
+    /// What it is called in texts.
+    pub(crate) fn name(&self) -> String {
+        match &self.settings.name {
+            Some(name) => format!("communicator {name:?}"),
+            None => format!("communicator {:#x}", self.number),
+        }
+    }
+
+    /// The device that it is said to run on.
+    pub(crate) fn device(&self) -> Result<c_int> {
+        let bond = self.known()?;
+        Ok(self.device.unwrap_or(bond.group.local_rank() as c_int))
+    }
+
+    /// Keeps what went wrong, if it is the first that did.
+    pub(crate) fn note(&self, failure: &Failure) {
+        lock(&self.state).failure.get_or_insert(failure.clone());
+    }
+
+    /// What `ncclCommGetAsyncError` says, with its text.
+    pub(crate) fn condition(&self) -> Failure {
+        let state = lock(&self.state);
+        if let Some(failure) = &state.failure {
+            return failure.clone();
+        }
+        if let Stage::Forming | Stage::Finalizing = state.stage {
+            return Failure::in_progress();
+        }
+        let (stage, bond) = (state.stage, state.bond.clone());
+        drop(state);
+        let error = bond.filter(|_| stage == Stage::Ready).and_then(|bond| bond.group.error());
+        match error.map(Failure::from) {
+            Some(failure) => {
+                self.note(&failure);
+                failure
+            }
+            None => Failure { status: Status::SUCCESS, text: String::new() },
+        }
+    }
+
+    /// The text of the first thing that went wrong.
+    pub(crate) fn complaint(&self) -> Option<String> {
+        lock(&self.state).failure.as_ref().map(|failure| failure.text.clone())
+    }
+
+    /// Waits until the ranks have met, or have not.
+    pub(crate) fn settle(&self) {
+        let mut state = lock(&self.state);
+        while state.stage == Stage::Forming {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Ends it for all ranks.
+    pub(crate) fn abort(&self) {
+        let mut state = lock(&self.state);
+        state.stage = Stage::Aborted;
+        let bond = state.bond.clone();
+        drop(state);
+        self.changed.notify_all();
+        if let Some(bond) = bond {
+            bond.group.abort(ABORTED);
+        }
+    }
+
+    /// Ends what is on its way, and keeps who the ranks are.
+    pub(crate) fn revoke(&self) -> Result<()> {
+        let (bond, was_revoked) = self.kinship()?;
+        if !was_revoked {
+            lock(&self.state).stage = Stage::Revoked;
+            bond.group.abort("ncclCommRevoke");
+        }
+        Ok(())
+    }
+
+    /// Takes no more calls. Says whether the last ones are to be waited for.
+    pub(crate) fn begin_to_finalize(&self) -> Result<()> {
+        self.bond()?;
+        lock(&self.state).stage = Stage::Finalizing;
+        Ok(())
+    }
+
+    /// Waits for its last calls.
+    pub(crate) fn finalize(&self) -> Result<()> {
+        self.turns.drain();
+        let mut state = lock(&self.state);
+        if state.stage == Stage::Finalizing {
+            state.stage = Stage::Finalized;
+        }
+        state.failure.clone().map_or(Ok(()), Err)
+    }
+
+    /// Waits for its last calls, and lets go of the other ranks.
+    pub(crate) fn leave(&self) {
+        self.settle();
+        self.turns.drain();
+        let bond = lock(&self.state).bond.take();
+        drop(bond);
+    }
+
+    /// Has it use another group for those that come of it.
+    pub(crate) fn succeed(&self, bond: Bond) {
+        lock(&self.state).bond = Some(bond);
+    }
+
+    /// A way to combine numbers of this type.
+    ///
+    /// # Errors
+    /// When there is no such way, or it is for another type.
+    pub(crate) fn combination(&self, op: c_int, dtype: Dtype) -> Result<Combination> {
+        if let Some(op) = built_in(op) {
+            return Ok(Combination::BuiltIn(op));
+        }
+        match lock(&self.ops).get(&op) {
+            Some((of, own)) if *of == dtype => Ok(Combination::Own(own.clone())),
+            Some((of, _)) => Err(Failure::argument(format!(
+                "op {op} was made for {of}, and datatype is {dtype}"
+            ))),
+            None => Err(Failure::argument(format!(
+                "op is {op}: there are 0 to {}, and those that ncclRedOpCreatePreMulSum has given for this \
+                 communicator",
+                FIRST_OWN - 1
+            ))),
+        }
+    }
+
+    /// Keeps a way of the program's own. Gives its code, which no other has.
+    pub(crate) fn add_op(&self, dtype: Dtype, own: Own) -> c_int {
+        let mut last = lock(&LAST_OP);
+        *last += 1;
+        lock(&self.ops).insert(*last, (dtype, own));
+        *last
+    }
+
+    /// Forgets it.
+    ///
+    /// # Errors
+    /// When it is none of this communicator's.
+    pub(crate) fn remove_op(&self, op: c_int) -> Result<()> {
+        match lock(&self.ops).remove(&op) {
+            Some(_) => Ok(()),
+            None => Err(Failure::argument(format!(
+                "op is {op}, which ncclRedOpCreatePreMulSum has not given for this communicator, or was \
+                 destroyed before"
+            ))),
+        }
+    }
+}
+
+/// Whatever happens in `body` is the communicator's failure too.
+pub(crate) fn noting<T>(comm: &Communicator, body: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch(body).inspect_err(|failure| comm.note(failure))
+}
+
+/// All that C knows of.
+struct Comms {
+    all: BTreeMap<usize, Arc<Communicator>>,
+    last: usize,
+}
+
+static COMMS: Mutex<Comms> = Mutex::new(Comms { all: BTreeMap::new(), last: 0 });
+static LAST_OP: Mutex<c_int> = Mutex::new(FIRST_OWN - 1);
+/// Handles look like addresses, and are none that anybody has.
+const STEP: usize = 0x10;
+const ABORTED: &str = "ncclCommAbort";

@@ -1,0 +1,199 @@
+//! The meeting that a communicator comes from, and the store that its ranks meet in.
+//!
+//! The process that makes an id holds the store. Nobody needs it for calls, but ranks that make a communicator
+//! smaller meet there again; so it is held until all ranks have left, and no shorter than its process has
+//! ranks of its own in it.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use consort::{Builder, Deadline, Group, Secret, Store};
+use consort_store::{Request, Server};
+use consort_sys::net;
+
+use crate::comm::Bond;
+use crate::failure::{Failure, Result};
+use crate::id::{Invitation, UniqueId};
+use crate::lock;
+
+/// A new id, whose store this process holds.
+///
+/// # Errors
+/// When there is no address or port for it.
+pub(crate) fn invite() -> Result<UniqueId> {
+    let secret = Secret::generate()?;
+    let mut nonce = [0; 16];
+    getrandom::fill(&mut nonce)
+        .map_err(|error| Failure::system(format!("the system gives no random numbers: {error}")))?;
+    let listener = Server::listen(place()?)?;
+    let server = Server::from_listener(listener, &secret)?;
+    let invitation = Invitation { address: server.address(), nonce, secret };
+    let house = House { server: Some(server), last: Mutex::default() };
+    lock(&HOUSES).insert(nonce, Arc::new(house));
+    Ok(invitation.write())
+}
+
+/// Where to listen: where the environment says, or where only this host reaches.
+fn place() -> Result<SocketAddr> {
+    let said = |name| std::env::var(name).ok().filter(|text| !text.trim().is_empty());
+    if let Some(address) = said("NCCL_COMM_ID") {
+        return address.trim().parse().map_err(|_| {
+            Failure::usage(format!(
+                "NCCL_COMM_ID is {address:?}, and has to be an address and a port"
+            ))
+        });
+    }
+    let wanted = match said("CONSORT_INTERFACE") {
+        Some(interface) => Some(interface),
+        None => said("NCCL_SOCKET_IFNAME").map(|wish| interface_like(&wish)).transpose()?,
+    };
+    let choice = net::choose(None, wanted.as_deref())
+        .map_err(|error| Failure::from(consort::Error::from(error)))?;
+    Ok(choice.socket(0))
+}
+
+/// The first interface of this host that NCCL would take: names in a list begin with what is asked for, or are
+/// it after `=`, or are none of it after `^`.
+fn interface_like(wish: &str) -> Result<String> {
+    let interfaces = net::interfaces()
+        .map_err(|error| Failure::system(format!("cannot list the network interfaces: {error}")))?;
+    let names: Vec<&str> = interfaces.iter().map(|interface| interface.name.as_str()).collect();
+    match chosen(wish, &names) {
+        Some(name) => Ok(name.to_owned()),
+        None => Err(Failure::usage(format!(
+            "NCCL_SOCKET_IFNAME is {wish:?}, and the interfaces of this host are {}",
+            names.join(", ")
+        ))),
+    }
+}
+
+fn chosen<'a>(wish: &str, names: &[&'a str]) -> Option<&'a str> {
+    let (excludes, wish) = wish.strip_prefix('^').map_or((false, wish), |rest| (true, rest));
+    let (exact, wish) = wish.strip_prefix('=').map_or((false, wish), |rest| (true, rest));
+    let wishes: Vec<&str> = wish.split(',').map(str::trim).filter(|it| !it.is_empty()).collect();
+    let fits = |name: &str| {
+        wishes.iter().any(|wish| if exact { name == *wish } else { name.starts_with(wish) })
+    };
+    let is_loopback = |name: &str| name == "lo";
+    names.iter().copied().find(|name| fits(name) != excludes && !(excludes && is_loopback(name)))
+}
+
+/// Meets the other ranks of an id.
+///
+/// # Errors
+/// When it is none, or they do not come.
+pub(crate) fn meet(id: &UniqueId, rank: u32, world: u32) -> Result<Bond> {
+    let invitation = Invitation::read(id)?;
+    let house = lock(&HOUSES).get(&invitation.nonce).cloned();
+    let mut builder = Builder::for_rank(rank, world)?
+        .job(invitation.job())
+        .epoch(0)
+        .secret(invitation.secret.clone());
+    if world > 1 {
+        builder = builder.address(&format!("tcp://{}", invitation.address))?;
+    }
+    let group = builder.init()?;
+    // All have come: who holds the store is now held by its ranks.
+    lock(&HOUSES).remove(&invitation.nonce);
+    let store = group.store().clone();
+    let membership = Membership { house, store, world: i64::from(world) };
+    Ok(Bond { group, membership: Arc::new(membership) })
+}
+
+/// A rank's part in a meeting: shared by all communicators that come of it.
+#[derive(Debug)]
+pub(crate) struct Membership {
+    /// The store, if this process holds it.
+    house: Option<Arc<House>>,
+    store: Arc<dyn Store>,
+    world: i64,
+}
+
+impl Membership {
+    /// The same, for a group that comes of this one's.
+    pub(crate) fn bond(self: &Arc<Self>, group: Group) -> Bond {
+        Bond { group, membership: self.clone() }
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        let left = Request::Add { key: LEFT, delta: 1 };
+        let told = self.store.call(&left, Deadline::after(HASTE));
+        if let (Some(house), Ok(_)) = (&self.house, told) {
+            *lock(&house.last) = Some((self.store.clone(), self.world));
+        }
+    }
+}
+
+/// A store that this process holds.
+#[derive(Debug)]
+struct House {
+    server: Option<Server>,
+    /// The last of this process's ranks to leave it: how it asks, and how many ranks there are.
+    last: Mutex<Option<(Arc<dyn Store>, i64)>>,
+}
+
+impl Drop for House {
+    /// Whoever holds the store leaves last, so that the others can leave in order; and if they take long, it
+    /// goes on for them while the process does.
+    fn drop(&mut self) {
+        let server = self.server.take();
+        let Some((store, world)) = lock(&self.last).take() else { return };
+        if have_left(&*store, world, Deadline::after(LINGER)) {
+            return;
+        }
+        let wait = move || {
+            have_left(&*store, world, Deadline::never());
+            drop(server);
+        };
+        // Without a thread they have to do without the store.
+        let _ = thread::Builder::new().name("consort-nccl".to_owned()).spawn(wait);
+    }
+}
+
+/// Waits until all ranks have left.
+fn have_left(store: &dyn Store, world: i64, until: Deadline) -> bool {
+    loop {
+        let Ok(left) = store.add(LEFT, 0) else { return true };
+        if left >= world {
+            return true;
+        }
+        if store.get_changed(LEFT, left.to_string().as_bytes(), until).is_err() {
+            return false;
+        }
+    }
+}
+
+/// The stores of ids whose ranks have not met yet.
+static HOUSES: Mutex<BTreeMap<[u8; 16], Arc<House>>> = Mutex::new(BTreeMap::new());
+const LEFT: &str = "consort-nccl/left";
+/// How long a rank that leaves waits for the store.
+const HASTE: Duration = Duration::from_secs(1);
+/// How long the process that holds the store waits for the others to leave.
+const LINGER: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interfaces_are_chosen_as_nccl_does() {
+        let names = ["lo", "eth0", "eth1", "ib0"];
+        let cases = [
+            ("eth", Some("eth0")),
+            ("=eth1", Some("eth1")),
+            ("=eth", None),
+            ("ib,eth", Some("eth0")),
+            ("^eth", Some("ib0")),
+            ("^=eth0", Some("eth1")),
+            ("wlan", None),
+        ];
+        for (wish, name) in cases {
+            assert_eq!(chosen(wish, &names), name, "{wish}");
+        }
+    }
+}

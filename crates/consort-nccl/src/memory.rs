@@ -1,0 +1,136 @@
+//! Memory of the program.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::collections::BTreeMap;
+use std::ptr::{self, NonNull};
+use std::sync::Mutex;
+
+use consort::{Source, Target};
+
+use crate::failure::{Failure, Result};
+use crate::lock;
+use crate::raw::Buffer;
+
+/// Some bytes of the program's: where they begin, and how many they are.
+///
+/// It is made of what C says, and nothing can check that. As with NCCL, a program that makes a call promises
+/// that its buffers are there, as long as the call says, until it is carried out: until it returns, or until
+/// its stream was synchronized.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Region {
+    address: usize,
+    len: usize,
+}
+
+impl Region {
+    /// Some bytes, for the argument of this name.
+    ///
+    /// # Errors
+    /// When there should be some, and they are nowhere, or beyond the end of memory.
+    pub(crate) fn new(name: &str, buffer: Buffer, len: usize) -> Result<Self> {
+        let address = buffer.address();
+        if address == 0 && len > 0 {
+            return Err(Failure::argument(format!("{name} is NULL, and has to have {len} bytes")));
+        }
+        if address.checked_add(len).is_none_or(|end| isize::try_from(end).is_err()) {
+            let what = format!("{name} has {len} bytes, which are more than memory can be");
+            return Err(Failure::argument(what));
+        }
+        Ok(Self { address, len })
+    }
+
+    /// How many they are.
+    pub(crate) fn len(self) -> usize {
+        self.len
+    }
+
+    /// To be read.
+    pub(crate) fn source<'a>(self) -> Source<'a> {
+        // SAFETY: C has promised that they are there for as long as the call goes on that this is for, and no
+        // Rust reference to memory of the program exists.
+        unsafe { Source::from_raw(self.start(), self.len) }
+    }
+
+    /// To be written, or read.
+    pub(crate) fn target<'a>(self) -> Target<'a> {
+        // SAFETY: as for `source`, and C has promised that they can be written.
+        unsafe { Target::from_raw(self.start(), self.len) }
+    }
+
+    /// What has no bytes may be nowhere.
+    fn start(self) -> NonNull<u8> {
+        NonNull::new(ptr::with_exposed_provenance_mut(self.address)).unwrap_or(NonNull::dangling())
+    }
+}
+
+/// Memory for the program, which begins where a page does.
+///
+/// # Errors
+/// When there is not so much.
+pub(crate) fn allocate(size: usize) -> Result<*mut u8> {
+    let rounded = size.max(1).checked_next_multiple_of(PAGE);
+    let layout = rounded.and_then(|size| Layout::from_size_align(size, PAGE).ok());
+    let Some(layout) = layout else {
+        return Err(Failure::argument(format!("size is {size}, which is more than memory can be")));
+    };
+    // SAFETY: there is at least a page of it.
+    let start = unsafe { alloc_zeroed(layout) };
+    if start.is_null() {
+        return Err(Failure::system(format!("there is no memory for {size} bytes")));
+    }
+    lock(&ALLOCATED).insert(start.expose_provenance(), layout);
+    Ok(start)
+}
+
+/// Takes it back.
+///
+/// # Errors
+/// When it is none of this library's.
+pub(crate) fn free(buffer: Buffer) -> Result<()> {
+    let address = buffer.address();
+    let Some(layout) = lock(&ALLOCATED).remove(&address) else {
+        let what =
+            format!("ptr is {address:#x}, which ncclMemAlloc has not given, or was freed before");
+        return Err(Failure::argument(what));
+    };
+    // SAFETY: it was given for this layout, and nobody has taken it back.
+    unsafe { dealloc(ptr::with_exposed_provenance_mut(address), layout) };
+    Ok(())
+}
+
+/// What the program has, by where it begins.
+static ALLOCATED: Mutex<BTreeMap<usize, Layout>> = Mutex::new(BTreeMap::new());
+/// What windows have to begin with, too.
+pub(crate) const PAGE: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_begins_with_a_page_and_is_taken_back_once() {
+        for size in [0, 1, 4096, 70_001] {
+            let start = allocate(size).unwrap();
+            assert!(start.addr().is_multiple_of(PAGE));
+            // SAFETY: it is there until it is freed.
+            let buffer = unsafe { Buffer::from_raw(start.cast()) };
+            let region = Region::new("it", buffer, size).unwrap();
+            assert!(region.source().to_vec().iter().all(|&byte| byte == 0));
+            region.target().fill(7);
+            free(buffer).unwrap();
+            assert!(free(buffer).unwrap_err().text.contains("freed before"));
+        }
+        assert!(allocate(usize::MAX).is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_memory_is_told_by_its_name() {
+        // SAFETY: it is not looked at.
+        let null = unsafe { Buffer::from_raw(ptr::null_mut()) };
+        // SAFETY: it is not looked at.
+        let end = unsafe { Buffer::from_raw(ptr::without_provenance_mut(8)) };
+        assert!(Region::new("sendbuff", null, 0).is_ok());
+        assert!(Region::new("sendbuff", null, 1).unwrap_err().text.starts_with("sendbuff is NULL"));
+        assert!(Region::new("recvbuff", end, usize::MAX).is_err());
+    }
+}

@@ -1,0 +1,226 @@
+//! Queues of calls: what a program that has no CUDA has for streams.
+//!
+//! Each has a thread of its own, which carries out one job after the other.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use crate::failure::{Failure, Result, catch};
+use crate::lock;
+use crate::raw::Handle;
+
+/// What a stream carries out.
+pub(crate) type Job = Box<dyn FnOnce() -> Result<()> + Send>;
+
+/// A queue of calls.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    number: usize,
+    line: Arc<Line>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Line {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    /// How many there are, with the one that is being carried out.
+    pending: usize,
+    /// The first thing that went wrong since somebody asked.
+    failure: Option<Failure>,
+    /// It ends when there is nothing left to do.
+    is_closed: bool,
+}
+
+impl std::fmt::Debug for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} jobs", lock(&self.state).pending)
+    }
+}
+
+impl Stream {
+    /// A new one.
+    ///
+    /// # Errors
+    /// When the system gives no more threads.
+    pub(crate) fn create() -> Result<Handle> {
+        let line = Arc::new(Line::default());
+        let works_on = line.clone();
+        let thread = thread::Builder::new()
+            .name("consort-stream".to_owned())
+            .spawn(move || works_on.work())
+            .map_err(|error| {
+                Failure::system(format!("there is no thread for a stream: {error}"))
+            })?;
+        let mut streams = lock(&STREAMS);
+        streams.last += 1;
+        let number = FIRST + streams.last * STEP;
+        let stream = Self { number, line, thread: Mutex::new(Some(thread)) };
+        streams.all.insert(number, Arc::new(stream));
+        Ok(Handle::new(number))
+    }
+
+    /// The one that C calls so; none for `NULL`, where calls are carried out at once.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(crate) fn find(handle: Handle) -> Result<Option<Arc<Self>>> {
+        if handle.is_null() {
+            return Ok(None);
+        }
+        match lock(&STREAMS).all.get(&handle.number()) {
+            Some(stream) => Ok(Some(stream.clone())),
+            None => Err(Failure::argument(format!(
+                "stream is {:#x}, which consortStreamCreate has not given, or was destroyed before: take one \
+                 from there, or NULL",
+                handle.number()
+            ))),
+        }
+    }
+
+    /// Takes it from the program. What is still to be done is done.
+    pub(crate) fn destroy(handle: Handle) -> Result<()> {
+        let Some(stream) = Self::find(handle)? else {
+            return Err(Failure::argument("stream is NULL"));
+        };
+        lock(&STREAMS).all.remove(&handle.number());
+        let is_idle = {
+            let mut state = lock(&stream.line.state);
+            state.is_closed = true;
+            state.pending == 0
+        };
+        stream.line.changed.notify_all();
+        if let (Some(thread), true) = (lock(&stream.thread).take(), is_idle) {
+            // A job's panic is caught; there is nothing else to hear of.
+            let _ = thread.join();
+        }
+        Ok(())
+    }
+
+    /// What it is told by.
+    pub(crate) fn number(&self) -> usize {
+        self.number
+    }
+
+    /// Has it carry something out, after all that it has been given before.
+    pub(crate) fn push(&self, job: Job) {
+        let mut state = lock(&self.line.state);
+        state.jobs.push_back(job);
+        state.pending += 1;
+        drop(state);
+        self.line.changed.notify_all();
+    }
+
+    /// Whether it has nothing to do.
+    ///
+    /// # Errors
+    /// What went wrong, which stays until it is synchronized.
+    pub(crate) fn is_idle(&self) -> Result<bool> {
+        let state = lock(&self.line.state);
+        match (&state.failure, state.pending) {
+            (Some(failure), 0) => Err(failure.clone()),
+            (_, pending) => Ok(pending == 0),
+        }
+    }
+
+    /// Waits until it has done all that it was given so far.
+    ///
+    /// # Errors
+    /// The first thing that went wrong since it was last synchronized.
+    pub(crate) fn synchronize(&self) -> Result<()> {
+        let mut state = lock(&self.line.state);
+        while state.pending > 0 {
+            state = self.line.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.failure.take().map_or(Ok(()), Err)
+    }
+}
+
+impl Line {
+    fn work(&self) {
+        let mut state = lock(&self.state);
+        loop {
+            let Some(job) = state.jobs.pop_front() else {
+                if state.is_closed {
+                    return;
+                }
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            drop(state);
+            let result = catch(job);
+            state = lock(&self.state);
+            state.pending -= 1;
+            if let Err(failure) = result {
+                state.failure.get_or_insert(failure);
+            }
+            self.changed.notify_all();
+        }
+    }
+}
+
+/// All that C knows of.
+struct Streams {
+    all: BTreeMap<usize, Arc<Stream>>,
+    last: usize,
+}
+
+static STREAMS: Mutex<Streams> = Mutex::new(Streams { all: BTreeMap::new(), last: 0 });
+/// No communicator has such a number.
+const FIRST: usize = 0x5000_0000_0000;
+const STEP: usize = 0x10;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn jobs_are_carried_out_in_order_and_what_went_wrong_is_told_once() {
+        let handle = Stream::create().unwrap();
+        let stream = Stream::find(handle).unwrap().unwrap();
+        let (tell, told) = mpsc::channel();
+        for number in 0..5 {
+            let tell = tell.clone();
+            stream.push(Box::new(move || {
+                tell.send(number).unwrap();
+                match number {
+                    1 => Err(Failure::usage("one")),
+                    2 => panic!("two"),
+                    _ => Ok(()),
+                }
+            }));
+        }
+        assert_eq!(stream.synchronize().unwrap_err().text, "one");
+        assert_eq!(told.try_iter().collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+        stream.synchronize().unwrap();
+        assert!(stream.is_idle().unwrap());
+        Stream::destroy(handle).unwrap();
+        assert!(Stream::find(handle).unwrap_err().text.contains("destroyed before"));
+        assert!(Stream::destroy(Handle::NULL).is_err());
+    }
+
+    #[test]
+    fn what_a_stream_was_given_is_done_though_it_was_destroyed() {
+        let handle = Stream::create().unwrap();
+        let stream = Stream::find(handle).unwrap().unwrap();
+        let (tell, told) = mpsc::channel::<()>();
+        let (answer, answered) = mpsc::channel();
+        stream.push(Box::new(move || {
+            told.recv().unwrap();
+            answer.send(7).unwrap();
+            Ok(())
+        }));
+        assert!(!stream.is_idle().unwrap());
+        Stream::destroy(handle).unwrap();
+        tell.send(()).unwrap();
+        assert_eq!(answered.recv(), Ok(7));
+    }
+}
