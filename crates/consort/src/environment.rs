@@ -305,9 +305,10 @@ fn first_host(list: &str) -> Option<String> {
 
 const OURS: &str = "CONSORT_";
 const DEBUG: &str = "CONSORT_DEBUG";
-/// The variables of consort's own. `CONSORT_LOG` is the `consort` program's, the others are for
+/// The variables of consort's own. `CONSORT_LOG` is the `consort` program's, `CONSORT_CUDA_LIBRARY` is for
+/// [`device`](crate::device), `CONSORT_NCCL_LIBRARY` for [`nccl`](crate::nccl), the others are for
 /// [`init`](crate::init), which explains them.
-pub const VARIABLES: [&str; 20] = [
+pub const VARIABLES: [&str; 21] = [
     "CONSORT_RDZV",
     "CONSORT_SECRET_FILE",
     "CONSORT_JOB",
@@ -327,6 +328,7 @@ pub const VARIABLES: [&str; 20] = [
     "CONSORT_CUDA_LIBRARY",
     "CONSORT_TRACE_DIR",
     DEBUG,
+    "CONSORT_NCCL_LIBRARY",
     "CONSORT_LOG",
 ];
 const LAUNCHERS: [Launcher; 4] = [

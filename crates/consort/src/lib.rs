@@ -65,6 +65,7 @@ mod job;
 mod meeting;
 pub mod mesh;
 mod metering;
+pub mod nccl;
 mod neighbourhood;
 mod notice;
 mod options;
@@ -150,6 +151,7 @@ pub use work::{Begun, Completion, Failed, Work};
 /// | `CONSORT_CUDA_LIBRARY` | where the driver of [devices](device) is | `libcuda.so.1` |
 /// | `CONSORT_TRACE_DIR` | the folder in which this rank leaves a record of its last calls ([`trace`]) | none: in memory |
 /// | `CONSORT_DEBUG` | how much this rank tells of what it does: `off`, `info` or `detail` ([`DebugLevel`]) | `off` |
+/// | `CONSORT_NCCL_LIBRARY` | the file to load as NCCL ([`nccl`]) | the first that is [found](nccl::Library::find) |
 /// | `CONSORT_LOG` | what the `consort` program logs | `warn` |
 ///
 /// A process comes to each round of a job once, and keeps its [`Group`], of which clones are the same:

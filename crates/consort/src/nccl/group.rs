@@ -1,0 +1,204 @@
+//! Calls that are carried out together.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use super::code::Code;
+use super::comm::Inner;
+use super::error::{Error, Result};
+use super::feature::Feature;
+use super::gate::Pass;
+use super::library::Library;
+use super::version::BUILT_AGAINST;
+
+/// Makes one group of all calls that `body` makes on this thread: they are carried out together when it returns,
+/// so that several messages, or the calls of several communicators of this thread, do not wait for each other.
+///
+/// Groups within groups are part of the outermost. A group always ends, also when `body` fails or panics: what was
+/// called until then is carried out, for NCCL cannot take it back.
+///
+/// ```no_run
+/// use consort::nccl::{self, Comm, Library, Stream};
+/// use consort::Dtype;
+/// # fn halves(comm: &Comm, mine: consort::Source<'_>, theirs: consort::Target<'_>) -> nccl::Result<()> {
+/// let peer = 1 - comm.rank();
+/// nccl::group(comm.library(), || {
+///     // SAFETY: both are left alone until the stream is done.
+///     unsafe { comm.send(mine, Dtype::F32, peer, Stream::DEFAULT) }?;
+///     // SAFETY: as above.
+///     unsafe { comm.recv(theirs, Dtype::F32, peer, Stream::DEFAULT) }
+/// })
+/// # }
+/// ```
+///
+/// # Errors
+/// That of `body`; or else why the group could not be carried out.
+pub fn group<T>(library: Library, body: impl FnOnce() -> Result<T>) -> Result<T> {
+    let scope = Scope::open(library)?;
+    let value = body();
+    let ended = scope.close();
+    let value = value?;
+    ended.map(|()| value)
+}
+
+/// How many microseconds the calls that `body` makes would take as a group, as NCCL estimates it. They are not
+/// carried out. Since 2.22.
+///
+/// # Errors
+/// As [`group`]; and when a group is open on this thread.
+pub fn simulate(library: Library, body: impl FnOnce() -> Result<()>) -> Result<f32> {
+    let function = "ncclGroupSimulateEnd";
+    refuse(library, function)?;
+    if !library.has(Feature::Simulate) {
+        let needed = Feature::Simulate.since();
+        return Err(Error::NeedsVersion { function, needed, found: library.version() });
+    }
+    let scope = Scope::open(library)?;
+    let body = body();
+    let answer = library.table().simulate_group_end(library.version().min(BUILT_AGAINST));
+    drop(scope.leave());
+    body?;
+    library.succeed(function, answer, None).map(|(_, time)| time)
+}
+
+/// A group of this thread that is open.
+#[derive(Debug)]
+struct Scope {
+    library: Library,
+    is_open: bool,
+}
+
+impl Scope {
+    fn open(library: Library) -> Result<Self> {
+        library.succeed("ncclGroupStart", library.table().start_group(), None)?;
+        OPEN.with_borrow_mut(|all| match all.iter_mut().find(|open| open.library == library) {
+            Some(open) => open.depth += 1,
+            None => all.push(Open { library, depth: 1, kept: Vec::new(), doomed: Vec::new() }),
+        });
+        Ok(Self { library, is_open: true })
+    }
+
+    /// Carries it out, if it is the outermost.
+    fn close(mut self) -> Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<()> {
+        let function = "ncclGroupEnd";
+        self.is_open = false;
+        let answer = self.library.table().end_group();
+        let open = depart(self.library);
+        let rank = open.as_ref().and_then(Open::only_rank);
+        let code = self.library.succeed(function, answer, rank)?;
+        let Some(open) = open else { return Ok(()) };
+        if code == Code::IN_PROGRESS {
+            for (inner, pass) in &open.kept {
+                inner.settle(function, pass, inner.limit())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves the end to the caller.
+    fn leave(mut self) -> Option<Open> {
+        self.is_open = false;
+        depart(self.library)
+    }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        if self.is_open
+            && let Err(error) = self.end()
+        {
+            tracing::warn!("a group that was left early: {error}");
+        }
+    }
+}
+
+/// The outermost group of this thread and a library.
+struct Open {
+    library: Library,
+    depth: usize,
+    /// Communicators that calls were made of, which have to live until its end.
+    kept: Vec<(Arc<Inner>, Pass)>,
+    /// Communicators that were dropped in it, and end with it.
+    doomed: Vec<Arc<Inner>>,
+}
+
+impl Open {
+    fn only_rank(&self) -> Option<(u32, u32)> {
+        match &self.kept[..] {
+            [(inner, _), rest @ ..] if rest.iter().all(|(other, _)| Arc::ptr_eq(inner, other)) => {
+                Some(inner.place())
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.kept.clear();
+        self.doomed.drain(..).for_each(|inner| inner.end());
+    }
+}
+
+/// Goes out of one group. What it was if that was the outermost.
+fn depart(library: Library) -> Option<Open> {
+    OPEN.with_borrow_mut(|all| {
+        let at = all.iter().position(|open| open.library == library)?;
+        all[at].depth -= 1;
+        (all[at].depth == 0).then(|| all.swap_remove(at))
+    })
+}
+
+/// Whether a call of this communicator may be made in the group that is open, if one is.
+pub(super) fn admit(inner: &Inner, function: &'static str) -> Result<()> {
+    OPEN.with_borrow(|all| {
+        let open = all.iter().find(|open| open.library == inner.library());
+        match open.and_then(|open| open.kept.first()) {
+            Some((other, _)) if other.is_blocking() != inner.is_blocking() => Err(Error::argument(
+                function,
+                "blocking and non-blocking communicators cannot be in one group; give all of them the same \
+                 Config::blocking",
+            )),
+            _ => Ok(()),
+        }
+    })
+}
+
+/// Keeps a pass until the end of the group that is open, or gives it back if none is.
+pub(super) fn keep(inner: &Arc<Inner>, pass: Pass) -> Option<Pass> {
+    OPEN.with_borrow_mut(|all| match all.iter_mut().find(|open| open.library == inner.library()) {
+        Some(open) => {
+            open.kept.push((inner.clone(), pass));
+            None
+        }
+        None => Some(pass),
+    })
+}
+
+/// Leaves a communicator that was dropped to the end of the group that is open, if one is. Says whether.
+pub(super) fn doom(inner: &Arc<Inner>) -> bool {
+    OPEN.with_borrow_mut(|all| {
+        let open = all.iter_mut().find(|open| open.library == inner.library());
+        open.map(|open| open.doomed.push(inner.clone())).is_some()
+    })
+}
+
+/// Refuses what cannot be part of a group, when one is open.
+pub(super) fn refuse(library: Library, function: &'static str) -> Result<()> {
+    match OPEN.with_borrow(|all| all.iter().any(|open| open.library == library)) {
+        true => Err(Error::argument(
+            function,
+            "a group is open on this thread; call it after the group",
+        )),
+        false => Ok(()),
+    }
+}
+
+thread_local! {
+    /// One for each library.
+    static OPEN: RefCell<Vec<Open>> = const { RefCell::new(Vec::new()) };
+}

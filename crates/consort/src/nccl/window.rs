@@ -1,0 +1,291 @@
+//! Memory that all ranks know, and writing to it from afar.
+
+use std::sync::Arc;
+
+use consort_sys::dtype::Dtype;
+use consort_sys::view::{Source, Target};
+
+use super::code::Code;
+use super::comm::{Comm, Inner};
+use super::error::{Error, Result};
+use super::gate::Pass;
+use super::group;
+use super::memory::Memory;
+use super::stream::Stream;
+use super::table::{Answer, Awaited, Foreign, Handle, Lease, Leased, Move, Place};
+use super::version::Version;
+
+/// Memory of each rank that all ranks of a communicator know. It is forgotten when this is dropped, which all ranks do
+/// alike, before they end the communicator.
+#[derive(Debug)]
+#[must_use = "the memory is forgotten when this is dropped"]
+pub struct Window {
+    lease: Lease,
+    len: usize,
+    /// Dropped after the lease.
+    _rest: Rest,
+}
+
+/// Waits, when it is dropped, until a communicator has nothing in progress.
+#[derive(Debug)]
+struct Rest(Arc<Inner>);
+
+impl Drop for Rest {
+    fn drop(&mut self) {
+        let Ok(pass) = self.0.gate().watch() else { return };
+        if let Err(error) = self.0.settle("ncclCommWindowDeregister", &pass, self.0.limit()) {
+            tracing::warn!("{error}");
+        }
+    }
+}
+
+/// What a window is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WindowOptions {
+    /// All ranks use the same places of it in collectives, which are faster then.
+    pub symmetric: bool,
+    /// What is written to it arrives in order. Since 2.29.7.
+    pub strict_ordering: bool,
+}
+
+/// Signals to wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signals {
+    /// How many.
+    pub count: u32,
+    /// Of which rank.
+    pub peer: u32,
+    /// Which.
+    pub signal: u32,
+    /// In which context.
+    pub context: u32,
+}
+
+/// # Windows
+///
+/// Memory of a window begins at a multiple of 4096 bytes, as that of [`Memory`] does.
+impl Comm {
+    /// Makes memory of all ranks known to all. All ranks call it, with the same length and options. Since 2.27.
+    ///
+    /// # Errors
+    /// When the others do not come in time, or NCCL fails.
+    pub fn window(&self, memory: &Memory, options: WindowOptions) -> Result<Window> {
+        let leased = self.flags(options)?;
+        self.aligned(memory.as_ptr())?;
+        self.open(memory.len(), |pass| {
+            Lease::of_block(pass, self.inner().gate(), leased, memory.block())
+        })
+    }
+
+    /// As [`window`](Self::window), for memory that is not NCCL's own.
+    ///
+    /// # Safety
+    /// The memory is there until the window has been dropped, or the communicator has ended; and what other ranks
+    /// write to it, and when, is what this rank expects.
+    ///
+    /// # Errors
+    /// As [`window`](Self::window); and when there are no bytes, or they begin elsewhere.
+    #[allow(unsafe_code, reason = "only the caller knows how long the memory is there")]
+    pub unsafe fn window_foreign(
+        &self,
+        memory: Target<'_>,
+        options: WindowOptions,
+    ) -> Result<Window> {
+        let leased = self.flags(options)?;
+        let (start, len) = (memory.as_mut_ptr(), memory.len());
+        if len == 0 {
+            return Err(Error::argument(REGISTER, "no bytes at all; give at least one"));
+        }
+        self.aligned(start)?;
+        self.open(len, |pass| {
+            // SAFETY: the caller promises it.
+            unsafe { Lease::of_memory(pass, self.inner().gate(), leased, start, len) }
+        })
+    }
+
+    /// Where this rank's part of a window is. Since 2.29.2.
+    ///
+    /// # Errors
+    /// When the window is another communicator's, or NCCL fails.
+    pub fn window_start(&self, window: &Window) -> Result<*mut u8> {
+        self.find("ncclWinGetUserPtr", window, Place::Own, 0)
+    }
+
+    /// Where on this device a peer's part of a window is, from an offset on. Null if the device cannot reach it. Since
+    /// 2.29.2.
+    ///
+    /// # Errors
+    /// As [`window_start`](Self::window_start); and when there is no such rank or offset.
+    pub fn peer_pointer(&self, window: &Window, peer: u32, offset: usize) -> Result<*mut u8> {
+        let function = "ncclGetPeerDevicePointer";
+        let peer = self.check(function, Dtype::U8).peer("the peer", peer)?;
+        self.find(function, window, Place::Peer(peer), offset)
+    }
+
+    /// As [`peer_pointer`](Self::peer_pointer), for a rank of those that this device can reach.
+    ///
+    /// # Errors
+    /// As [`peer_pointer`](Self::peer_pointer).
+    pub fn near_pointer(&self, window: &Window, near_rank: u32, offset: usize) -> Result<*mut u8> {
+        let function = "ncclGetLsaDevicePointer";
+        let rank = self.check(function, Dtype::U8).peer("the near rank", near_rank)?;
+        self.find(function, window, Place::Near(rank), offset)
+    }
+
+    /// Where writing reaches all ranks that this device can reach at once, if the hardware can. Since 2.29.2.
+    ///
+    /// # Errors
+    /// As [`window_start`](Self::window_start).
+    pub fn multimem_pointer(&self, window: &Window, offset: usize) -> Result<*mut u8> {
+        self.find("ncclGetLsaMultimemDevicePointer", window, Place::AllNear, offset)
+    }
+
+    /// Writes to a peer's part of a window, at an offset, and tells it. Since 2.29.2.
+    ///
+    /// # Safety
+    /// As for [moving data](Self#moving-data), of what is read; and the peer expects what is written there, and
+    /// does not look before it was told.
+    ///
+    /// # Errors
+    /// When the arguments cannot be, or NCCL fails.
+    #[expect(clippy::too_many_arguments, reason = "NCCL's call has eleven")]
+    #[allow(unsafe_code, reason = "only the caller knows when memory may be used again")]
+    pub unsafe fn put_signal(
+        &self,
+        local: Source<'_>,
+        dtype: Dtype,
+        peer: u32,
+        window: &Window,
+        offset: usize,
+        (signal, context): (u32, u32),
+        stream: Stream<'_>,
+    ) -> Result<()> {
+        let check = self.check("ncclPutSignal", dtype);
+        let peer = check.peer("the peer", peer)?;
+        let (number, count) = self.units(check, "what is written", local.len())?;
+        if offset.checked_add(local.len()).is_none_or(|end| end > window.len) {
+            let (bytes, room) = (local.len(), window.len);
+            return check
+                .refuse(format!("{bytes} bytes at {offset} are not within the window's {room}"));
+        }
+        let (signal, context) =
+            (number_of(check.function, signal)?, number_of(check.function, context)?);
+        let window = self.name(check.function, window)?;
+        let local = local.as_ptr();
+        let what =
+            Move::PutSignal { local, count, dtype: number, peer, window, offset, signal, context };
+        // SAFETY: the caller promises it.
+        unsafe { self.issue(check.function, what, stream) }
+    }
+
+    /// Tells a peer, when the stream comes to it. Since 2.29.2.
+    ///
+    /// # Errors
+    /// As [`put_signal`](Self::put_signal).
+    pub fn signal(&self, peer: u32, signal: u32, context: u32, stream: Stream<'_>) -> Result<()> {
+        let function = "ncclSignal";
+        self.inner().must_be_alive(function)?;
+        let peer = self.check(function, Dtype::U8).peer("the peer", peer)?;
+        let (signal, context) = (number_of(function, signal)?, number_of(function, context)?);
+        let call = |handle: &Handle| handle.signal(peer, signal, context, stream.as_raw());
+        self.perform(function, call).map(drop)
+    }
+
+    /// Has the stream wait until peers have told this rank. Since 2.29.2.
+    ///
+    /// # Errors
+    /// As [`put_signal`](Self::put_signal).
+    pub fn wait_signal(&self, signals: &[Signals], stream: Stream<'_>) -> Result<()> {
+        let function = "ncclWaitSignal";
+        self.inner().must_be_alive(function)?;
+        let check = self.check(function, Dtype::U8);
+        if signals.is_empty() {
+            return check.refuse("no signals to wait for");
+        }
+        let awaited = signals.iter().map(|signals| {
+            Ok(Awaited {
+                count: number_of(function, signals.count)?,
+                peer: check.peer("the peer", signals.peer)?,
+                signal: number_of(function, signals.signal)?,
+                context: number_of(function, signals.context)?,
+            })
+        });
+        let awaited = awaited.collect::<Result<Vec<_>>>()?;
+        self.perform(function, |handle| handle.wait_signal(&awaited, stream.as_raw())).map(drop)
+    }
+
+    fn open(
+        &self,
+        len: usize,
+        call: impl FnOnce(&Pass) -> Answer<(Code, Lease)>,
+    ) -> Result<Window> {
+        let inner = self.inner();
+        group::refuse(inner.library(), REGISTER)?;
+        inner.must_be_alive(REGISTER)?;
+        let pass = inner.enter(REGISTER)?;
+        let (code, mut lease) = inner.succeed(REGISTER, call(&pass), &pass)?;
+        if code == Code::IN_PROGRESS {
+            inner.settle(REGISTER, &pass, inner.limit())?;
+            lease.close();
+        }
+        Ok(Window { lease, len, _rest: Rest(inner.clone()) })
+    }
+
+    fn flags(&self, options: WindowOptions) -> Result<Leased> {
+        let (needed, found) = (Version::new(2, 29, 7), self.library().version());
+        if options.strict_ordering && found < needed {
+            let function = "WindowOptions::strict_ordering";
+            return Err(Error::NeedsVersion { function, needed, found });
+        }
+        let flags = i32::from(options.symmetric) | (i32::from(options.strict_ordering) << 1);
+        Ok(Leased::Window(flags))
+    }
+
+    fn aligned(&self, start: *const u8) -> Result<()> {
+        match start.addr().is_multiple_of(ALIGNMENT) {
+            true => Ok(()),
+            false => self.check(REGISTER, Dtype::U8).refuse(format!(
+                "a window begins at a multiple of {ALIGNMENT} bytes, not at {start:p}; Memory does"
+            )),
+        }
+    }
+
+    fn find(
+        &self,
+        function: &'static str,
+        window: &Window,
+        of: Place,
+        offset: usize,
+    ) -> Result<*mut u8> {
+        if offset > window.len {
+            let reason = format!("offset {offset} is not within the window's {} bytes", window.len);
+            return Err(Error::argument(function, reason));
+        }
+        self.name(function, window)?;
+        let pass = self.inner().enter(function)?;
+        let answer = window.lease.place(&pass, of, offset);
+        let answer = answer.ok_or_else(|| no_window(function))?;
+        self.inner().succeed(function, answer, &pass).map(|(_, start)| start)
+    }
+
+    /// NCCL's name for a window of this communicator.
+    fn name(&self, function: &'static str, window: &Window) -> Result<Foreign> {
+        if !window.lease.is_of(self.inner().gate()) {
+            return Err(Error::argument(function, "the window belongs to another communicator"));
+        }
+        window.lease.window().ok_or_else(|| no_window(function))
+    }
+}
+
+fn no_window(function: &'static str) -> Error {
+    Error::argument(function, "NCCL has made no window: these devices have no symmetric memory")
+}
+
+fn number_of(function: &'static str, number: u32) -> Result<i32> {
+    let reason = || format!("{number} is too large; signals, contexts and counts are below 2³¹");
+    i32::try_from(number).map_err(|_| Error::argument(function, reason()))
+}
+
+const REGISTER: &str = "ncclCommWindowRegister";
+/// Of the memory of windows.
+const ALIGNMENT: usize = 4096;
