@@ -17,7 +17,8 @@ pub(crate) struct Event {
 /// One time.
 #[derive(Debug, Default)]
 struct Moment {
-    has_come: Mutex<bool>,
+    /// What came of all that was before it, once it has come.
+    outcome: Mutex<Option<Result<()>>>,
     changed: Condvar,
 }
 
@@ -25,7 +26,7 @@ impl Event {
     /// A new one, which has happened.
     pub(crate) fn create() -> Handle {
         let event = Self::default();
-        lock(&event.last).come();
+        lock(&event.last).come(Ok(()));
         let mut events = lock(&EVENTS);
         events.last += 1;
         let number = FIRST + events.last * STEP;
@@ -62,17 +63,26 @@ impl Event {
         let moment = Arc::<Moment>::default();
         *lock(&self.last) = moment.clone();
         match stream {
-            Some(stream) => stream.push(Box::new(move || {
-                moment.come();
-                Ok(())
-            })),
-            None => moment.come(),
+            Some(stream) => {
+                let so_far = stream.so_far();
+                stream.push(Box::new(move || {
+                    moment.come(so_far());
+                    Ok(())
+                }));
+            }
+            None => moment.come(Ok(())),
         }
     }
 
     /// Whether it has happened since it was last recorded.
-    pub(crate) fn has_happened(&self) -> bool {
-        *lock(&lock(&self.last).has_come)
+    ///
+    /// # Errors
+    /// What went wrong on its stream before.
+    pub(crate) fn has_happened(&self) -> Result<bool> {
+        match &*lock(&lock(&self.last).outcome) {
+            None => Ok(false),
+            Some(outcome) => outcome.clone().map(|()| true),
+        }
     }
 
     /// Has what a stream is given from now on wait for it; who has no stream waits here.
@@ -89,15 +99,15 @@ impl Event {
 }
 
 impl Moment {
-    fn come(&self) {
-        *lock(&self.has_come) = true;
+    fn come(&self, outcome: Result<()>) {
+        *lock(&self.outcome) = Some(outcome);
         self.changed.notify_all();
     }
 
     fn wait(&self) {
-        let mut has_come = lock(&self.has_come);
-        while !*has_come {
-            has_come = self.changed.wait(has_come).unwrap_or_else(PoisonError::into_inner);
+        let mut outcome = lock(&self.outcome);
+        while outcome.is_none() {
+            outcome = self.changed.wait(outcome).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
@@ -125,7 +135,10 @@ mod tests {
         let [first, second] = [one, two].map(|handle| Stream::find(handle).unwrap().unwrap());
         let handle = Event::create();
         let event = Event::find(handle).unwrap();
-        assert!(event.has_happened(), "nobody has to wait for one that was never recorded");
+        assert!(
+            event.has_happened().unwrap(),
+            "nobody has to wait for one that was never recorded"
+        );
 
         let (go, gone) = mpsc::channel::<()>();
         let (tell, told) = mpsc::channel();
@@ -139,14 +152,19 @@ mod tests {
             tell.send(()).unwrap();
             Ok(())
         }));
-        assert!(!event.has_happened());
+        assert!(!event.has_happened().unwrap());
         assert!(told.try_recv().is_err());
         go.send(()).unwrap();
         told.recv().unwrap();
-        assert!(event.has_happened());
+        assert!(event.has_happened().unwrap());
+
+        first.push(Box::new(|| Err(Failure::usage("no"))));
+        event.record(Some(&first));
+        while matches!(event.has_happened(), Ok(false)) {}
+        assert_eq!(event.has_happened().unwrap_err().text, "no");
 
         Event::destroy(handle).unwrap();
         assert!(Event::destroy(handle).unwrap_err().text.contains("destroyed"));
-        [one, two].map(|handle| Stream::destroy(handle).unwrap());
+        [one, two].into_iter().for_each(|handle| Stream::destroy(handle).unwrap());
     }
 }

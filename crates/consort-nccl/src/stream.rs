@@ -117,6 +117,12 @@ impl Stream {
         self.line.changed.notify_all();
     }
 
+    /// Says, when it is called, what has gone wrong since somebody asked.
+    pub(crate) fn so_far(&self) -> impl FnOnce() -> Result<()> + Send + use<> {
+        let line = self.line.clone();
+        move || lock(&line.state).failure.clone().map_or(Ok(()), Err)
+    }
+
     /// Whether it has nothing to do.
     ///
     /// # Errors

@@ -128,7 +128,7 @@ driver! {
 
     /// Whether an event has happened: 0, or 600 if it has not.
     fn cuEventQuery(event: Handle) {
-        if Event::find(event)?.has_happened() { Ok(()) } else { Err(Failure::in_progress()) }
+        if Event::find(event)?.has_happened()? { Ok(()) } else { Err(Failure::in_progress()) }
     }
 
     /// Takes an event from the program.
@@ -185,7 +185,10 @@ fn check(device: c_int) -> Result<c_int> {
     if (0..DEVICES).contains(&device) {
         return Ok(device);
     }
-    Err(Failure::argument(format!("there is no device {device}: they are numbered from 0 to {}", DEVICES - 1)))
+    Err(Failure::argument(format!(
+        "there is no device {device}: they are numbered from 0 to {}",
+        DEVICES - 1
+    )))
 }
 
 fn copy(to: (&str, Buffer), from: (&str, Buffer), bytes: usize) -> Result<()> {

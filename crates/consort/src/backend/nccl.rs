@@ -61,7 +61,8 @@ struct Inner {
     control: Group,
     device: Device,
     stream: Stream,
-    comm: Comm,
+    /// There until the end.
+    comm: Option<Comm>,
     order: Order,
 }
 
@@ -100,6 +101,10 @@ impl Inner {
         }
     }
 
+    fn comm(&self) -> &Comm {
+        self.comm.as_ref().expect("it is there until the end")
+    }
+
     /// Waits for a place's turn.
     ///
     /// # Errors
@@ -122,7 +127,7 @@ impl Inner {
         }
         let ready = Event::of_default(&self.device).map_err(|error| self.fail(&error))?;
         self.stream.wait_for(&ready).map_err(|error| self.fail(&error))?;
-        let issued = nccl::group(self.comm.library(), || self.issue(call));
+        let issued = nccl::group(self.comm().library(), || self.issue(call));
         issued.map_err(|error| self.fail(&error))?;
         self.stream.record().map(Some).map_err(|error| self.fail(&error))
     }
@@ -130,8 +135,7 @@ impl Inner {
     /// Ends the group because of what the device, or NCCL, has said.
     #[cold]
     fn fail(&self, error: &dyn std::error::Error) -> Error {
-        let device = &self.device;
-        self.decide(Cause::Unable { reason: format!("device {}: {error}", device.number()) })
+        self.give_up(format!("device {}: {error}", self.device.number()))
     }
 
     /// Ends the group, and what the device does for it.
@@ -145,8 +149,24 @@ impl Inner {
     /// Ends what the device does for the group. Afterwards nobody touches the memory of its calls.
     #[cold]
     fn end(&self) {
-        if let Err(error) = self.comm.abort() {
+        if let Err(error) = self.comm().abort() {
             tracing::warn!("the communicator of a group that has ended cannot be: {error}");
+        }
+    }
+}
+
+impl Drop for Inner {
+    /// The others may need this rank's end of the communicator for a while: they have not all done their last
+    /// call. So a thread ends it, which nobody waits for.
+    fn drop(&mut self) {
+        let Some(comm) = self.comm.take().filter(|_| !self.lookout.has_ended()) else { return };
+        let end = move || {
+            if let Err(error) = comm.destroy() {
+                tracing::debug!("a communicator could not be ended in good order: {error}");
+            }
+        };
+        if let Err(error) = thread::Builder::new().name("consort-device".to_owned()).spawn(end) {
+            tracing::debug!("a communicator was not ended in good order: {error}");
         }
     }
 }

@@ -36,7 +36,8 @@ impl Inner {
     #[cold]
     fn differ(&self, wait: &Wait<'_>, rank: usize, theirs: &[u64]) -> crate::Error {
         let told = Description::unpack([theirs[0], theirs[1]]);
-        let theirs = told.map_or_else(|| "a call of another version".to_owned(), |it| it.to_string());
+        let theirs =
+            told.map_or_else(|| "a call of another version".to_owned(), |it| it.to_string());
         let mine = wait.call.to_string();
         let theirs = if mine == theirs { theirs + " with another factor" } else { theirs };
         self.decide(Cause::Differs { number: wait.number, mine, rank: rank as u32, theirs })

@@ -40,8 +40,7 @@ impl Inner {
     pub(super) fn issue(&self, call: &Call<'_>) -> nccl::Result<()> {
         // SAFETY: the stream is the device's, and outlives what it is used for here.
         let stream = unsafe { Stream::from_raw(self.stream.as_raw()) };
-        let Self { comm, world, me, .. } = self;
-        let (world, me) = (*world, *me);
+        let (comm, world, me) = (self.comm(), self.world, self.me);
         let ranks = 0..world as u32;
         let is_me = |rank: u32| rank as usize == me;
         // The memory of every call below is the device's, as the call was checked. It is left alone until the
@@ -67,7 +66,8 @@ impl Inner {
                 unsafe { comm.all_gather(input, output, dtype, stream) }
             }
             Call::AllGather { dtype, input, outputs } => ranks.clone().try_for_each(|root| {
-                let (from, part) = (is_me(root).then_some(input), outputs.part(root as usize, world));
+                let (from, part) =
+                    (is_me(root).then_some(input), outputs.part(root as usize, world));
                 // SAFETY: see above.
                 unsafe { comm.broadcast(from, part, dtype, root, stream) }
             }),
@@ -75,11 +75,14 @@ impl Inner {
                 // SAFETY: see above.
                 unsafe { comm.reduce_scatter(input, output, dtype, op, stream) }
             }
-            Call::ReduceScatter { dtype, op, inputs, output } => ranks.clone().try_for_each(|root| {
-                let (part, into) = (inputs.part(root as usize, world), is_me(root).then_some(output));
-                // SAFETY: see above.
-                unsafe { comm.reduce(part, into, dtype, op, root, stream) }
-            }),
+            Call::ReduceScatter { dtype, op, inputs, output } => {
+                ranks.clone().try_for_each(|root| {
+                    let (part, into) =
+                        (inputs.part(root as usize, world), is_me(root).then_some(output));
+                    // SAFETY: see above.
+                    unsafe { comm.reduce(part, into, dtype, op, root, stream) }
+                })
+            }
             Call::Gather { dtype, root, input, outputs, .. } => {
                 // SAFETY: see above.
                 unsafe { comm.send(input, dtype, root.get(), stream) }?;

@@ -30,7 +30,7 @@ impl Nccl {
         let comm = comm.map_err(Error::Argument)?;
         let (me, world) = (group.rank().index(), group.world());
         let order = Order::default();
-        let inner = Inner { me, world, lookout, control, device, stream, comm, order };
+        let inner = Inner { me, world, lookout, control, device, stream, comm: Some(comm), order };
         Ok(Self { inner: Arc::new(inner), jobs: Mutex::new(None) })
     }
 }
@@ -62,15 +62,15 @@ fn meet(
     let (me, world) = (control.rank().get(), control.world() as u32);
     let made = (me == 0).then(|| Bootstrap::new(library));
     // All zero: there is none, and rank 0 says why.
-    let mut bytes = [0_u8; UniqueId::BYTES];
+    let mut bytes = [0_u8; UniqueId::LEN];
     if let Some(Ok(bootstrap)) = &made {
-        bytes = bootstrap.id().to_bytes();
+        bytes = *bootstrap.id().as_bytes();
     }
     control.broadcast(&mut bytes, 0).map_err(|error| error.to_string())?;
     if let Some(Err(error)) = made {
         return Err(error.to_string());
     }
-    if bytes == [0; UniqueId::BYTES] {
+    if bytes == [0; UniqueId::LEN] {
         return Err("rank 0 has no id to meet by".to_owned());
     }
     let id = UniqueId::from_bytes(&bytes).map_err(|error| error.to_string())?;

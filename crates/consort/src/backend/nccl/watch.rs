@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::{Inner, Wait};
 use crate::device::Event;
-use crate::engine::{Cause, Stakes};
-use crate::error::Result;
+use crate::engine::{Cause, Stakes, Stuck};
+use crate::error::{Error, Result};
 use crate::nccl::Code;
 
 impl Inner {
@@ -17,10 +17,10 @@ impl Inner {
     /// device does nothing more for the group then.
     pub(super) fn watch(&self, event: &Event, wait: &Wait<'_>) -> Result<()> {
         let began = Instant::now();
-        let mut looked_round = began;
+        let (mut looked_round, mut in_doubt) = (began, None);
         while !event.has_happened().map_err(|error| self.fail(&error))? {
             if looked_round.elapsed() > LOOK_ROUND {
-                self.look_round(wait)?;
+                self.look_round(wait, &mut in_doubt)?;
                 looked_round = Instant::now();
             }
             match began.elapsed() {
@@ -29,45 +29,71 @@ impl Inner {
                 _ => thread::sleep(SLEEP),
             }
         }
-        Ok(())
+        // What the device was doing when the communicator was aborted has ended, too.
+        match self.comm().async_error() {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.give_up(error.to_string())),
+        }
     }
 
-    /// Whether to wait on.
-    fn look_round(&self, wait: &Wait<'_>) -> Result<()> {
-        match self.comm.async_error() {
-            Ok(Code::SUCCESS | Code::IN_PROGRESS) => {}
-            // Somebody has ended the group, and says why.
-            Err(_) | Ok(_) if self.lookout.has_ended() => {}
-            Ok(code) => {
-                let reason = format!("NCCL has failed on the way: {code}");
-                return Err(self.decide(Cause::Unable { reason }));
-            }
-            Err(error) => return Err(self.fail(&error)),
-        }
+    /// Whether to wait on. Somebody may have ended after it had done its part: then the device is done soon,
+    /// and it is `in_doubt` since when that should be.
+    fn look_round(&self, wait: &Wait<'_>, in_doubt: &mut Option<Instant>) -> Result<()> {
         self.lookout.listen();
         let others = (0..self.world).filter(|&rank| rank != self.me);
-        for rank in others {
-            if let Err(stuck) = self.lookout.judge(&[rank], || wait.until.has_passed()) {
-                let missing = [rank].into_iter().collect();
-                let error = self.lookout.give_up(stuck, wait.waiting(), missing, Stakes::Group);
-                self.end();
-                return Err(error);
+        let mut judged = others.filter_map(|rank| self.lookout.judge(&[rank], || false).err());
+        // Who has left in good order has done its part.
+        let stuck = judged.find(|stuck| !matches!(stuck, Stuck::Left { .. }));
+        let stuck = match stuck {
+            Some(Stuck::Dead { rank }) => {
+                let since = in_doubt.get_or_insert_with(Instant::now);
+                (since.elapsed() > LAST_BREATH).then_some(Stuck::Dead { rank })
             }
+            other => other.or_else(|| self.lookout.judge(&[], || wait.until.has_passed()).err()),
+        };
+        let Some(stuck) = stuck else { return self.ask_nccl() };
+        let everyone = (0..self.world).collect();
+        let error = self.lookout.give_up(stuck, wait.waiting(), everyone, Stakes::Group);
+        self.end();
+        Err(error)
+    }
+
+    /// Whether NCCL knows of nothing that has failed.
+    fn ask_nccl(&self) -> Result<()> {
+        match self.comm().async_error() {
+            Ok(Code::SUCCESS | Code::IN_PROGRESS) => Ok(()),
+            Ok(code) => Err(self.give_up(format!("NCCL has failed on the way: {code}"))),
+            Err(error) => Err(self.give_up(error.to_string())),
         }
-        match self.lookout.judge(&[], || wait.until.has_passed()) {
-            Ok(()) => Ok(()),
-            Err(stuck) => {
-                let everyone = (0..self.world).collect();
-                let error = self.lookout.give_up(stuck, wait.waiting(), everyone, Stakes::Group);
-                self.end();
-                Err(error)
+    }
+
+    /// Ends the group because of what NCCL or the device says, unless that follows from something else.
+    #[cold]
+    pub(super) fn give_up(&self, found: String) -> Error {
+        let known = self.reason_elsewhere();
+        let error = known.unwrap_or_else(|| self.lookout.decide(Cause::Unable { reason: found }));
+        self.end();
+        error
+    }
+
+    /// Why the group has ended, or a rank that has died: NCCL may notice that first, and cannot say who.
+    fn reason_elsewhere(&self) -> Option<Error> {
+        let began = Instant::now();
+        loop {
+            self.lookout.listen();
+            let found = self.lookout.error().or_else(|| self.lookout.look_round());
+            if found.is_some() || began.elapsed() > LAST_BREATH {
+                return found;
             }
+            thread::sleep(SLEEP);
         }
     }
 }
 
 /// How often somebody who waits looks whether to wait on.
 const LOOK_ROUND: Duration = Duration::from_millis(10);
+/// How long it may take until a death is known.
+const LAST_BREATH: Duration = Duration::from_millis(200);
 /// Most calls are done by then.
 const SOON: Duration = Duration::from_micros(200);
 /// Few take longer.

@@ -1,0 +1,128 @@
+//! What ranks hear when something fails while devices work for them.
+
+use std::thread;
+use std::time::Duration;
+
+use consort::device::calls::{self, OnDevice};
+use consort::{Dtype, Error, Group, ReduceOp};
+use consort_testkit::Outcome;
+
+use crate::stage::{device, download, meet, upload, with_devices};
+
+fn sum(group: &Group, numbers: &[f32]) -> OnDevice {
+    calls::all_reduce(upload(&device(group), numbers), Dtype::F32, ReduceOp::Sum)
+}
+
+/// What a rank's next call on its device gives.
+fn next(group: &Group, numbers: &[f32]) -> Result<Vec<f32>, Error> {
+    let work = group.call_async(sum(group, numbers)).map_err(|failed| failed.error)?;
+    Ok(download(&work.wait().map_err(|failed| failed.error)?.output))
+}
+
+#[test]
+fn ranks_that_make_different_calls_hear_of_both() {
+    with_devices(3)
+        .start(|ctx| {
+            let group = meet(ctx);
+            next(&group, &[1.0; 8]).unwrap();
+            let count = if group.rank() == 2 { 9 } else { 8 };
+            let error = next(&group, &vec![1.0; count]).unwrap_err();
+            assert!(matches!(error, Error::Mismatch { number: 2, .. }), "{error}");
+            let text = error.to_string();
+            assert!(text.contains("8 f32") && text.contains("9 f32"), "{text}");
+            // It is the end of the group, also for the host's memory.
+            assert_eq!(group.barrier().unwrap_err().to_string(), text);
+            assert_eq!(next(&group, &[1.0]).unwrap_err().to_string(), text);
+            assert_eq!(group.error().map(|it| it.to_string()), Some(text));
+        })
+        .expect_all();
+}
+
+#[test]
+fn a_rank_that_does_not_come_is_named() {
+    let mut job = with_devices(3).start(|ctx| {
+        let group = meet(ctx);
+        next(&group, &[1.0; 8]).unwrap();
+        if group.rank() == 1 {
+            return ctx.told("over");
+        }
+        let error = next(&group.within(Duration::from_millis(500)), &[1.0; 8]).unwrap_err();
+        assert!(error.to_string().contains("rank 1"), "{error}");
+        ctx.reach("heard");
+    });
+    job.await_point(0, "heard");
+    job.await_point(2, "heard");
+    job.tell("over", &());
+    job.expect_all();
+}
+
+#[test]
+fn a_rank_that_is_killed_is_named_and_the_others_go_on_without_it() {
+    let mut job = with_devices(3).start(|ctx| {
+        let group = meet(ctx);
+        next(&group, &[1.0; 8]).unwrap();
+        ctx.reach("at work");
+        if group.rank() == 1 {
+            let _: () = ctx.told("never");
+        }
+        let error = next(&group, &[1.0; 8]).unwrap_err();
+        assert!(
+            matches!(error, Error::PeerLost { rank: 1, .. } | Error::Aborted { .. }),
+            "{error}"
+        );
+        assert!(error.to_string().contains("rank 1 is gone"), "{error}");
+        let fewer = group.shrink().unwrap();
+        assert_eq!(fewer.world(), 2);
+        assert_eq!(next(&fewer, &[1.5; 8]).unwrap(), [3.0; 8]);
+    });
+    (0..3).for_each(|rank| job.await_point(rank, "at work"));
+    job.kill(1);
+    let outcomes = job.wait();
+    assert!(matches!(outcomes[1], Outcome::Signalled(9)), "{:?}", outcomes[1]);
+    for rank in [0, 2] {
+        assert!(matches!(outcomes[rank], Outcome::Done(())), "{:?}", outcomes[rank]);
+    }
+}
+
+#[test]
+fn a_rank_that_is_killed_at_any_moment_is_named() {
+    let mut job = with_devices(3).start(|ctx| {
+        let group = meet(ctx);
+        next(&group, &[1.0; 8]).unwrap();
+        ctx.reach("at work");
+        let numbers = vec![1.0; 300_001];
+        loop {
+            match next(&group, &numbers) {
+                Ok(sums) => assert!(sums.iter().all(|&sum| sum == 3.0)),
+                Err(error) => return error.to_string(),
+            }
+        }
+    });
+    (0..3).for_each(|rank| job.await_point(rank, "at work"));
+    thread::sleep(Duration::from_millis(100));
+    job.kill(1);
+    let outcomes = job.wait();
+    assert!(matches!(outcomes[1], Outcome::Signalled(9)), "{:?}", outcomes[1]);
+    for rank in [0, 2] {
+        let Outcome::Done(heard) = &outcomes[rank] else { panic!("{:?}", outcomes[rank]) };
+        assert!(heard.contains("rank 1 is gone"), "{heard}");
+    }
+}
+
+#[test]
+fn whoever_waits_hears_that_another_has_given_up() {
+    with_devices(3)
+        .start(|ctx| {
+            let group = meet(ctx);
+            next(&group, &[1.0; 8]).unwrap();
+            if group.rank() == 0 {
+                thread::sleep(Duration::from_millis(100));
+                group.abort("the data has run out");
+            }
+            let error = next(&group, &[1.0; 8]).unwrap_err();
+            assert!(error.to_string().contains("the data has run out"), "{error}");
+            let error = group.barrier().unwrap_err();
+            assert!(error.to_string().contains("the data has run out"), "{error}");
+        })
+        .expect_all();
+}

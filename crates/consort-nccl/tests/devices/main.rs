@@ -1,0 +1,8 @@
+//! Groups whose calls work on memory of devices: the same code as with CUDA and NCCL, which are this
+//! library here.
+
+#![allow(clippy::unwrap_used, reason = "a test ends with the first surprise")]
+
+mod failures;
+mod results;
+mod stage;

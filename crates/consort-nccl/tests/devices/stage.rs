@@ -1,0 +1,51 @@
+//! Ranks that have a device each.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use consort::device::{Device, Driver, Memory};
+use consort::{Builder, Element, Group};
+use consort_testkit::{Context, Ranks};
+
+/// Ranks that find this library in place of CUDA's driver and of NCCL.
+pub(crate) fn with_devices(world: u32) -> Ranks {
+    let library = library();
+    Ranks::new(world).env("CONSORT_CUDA_LIBRARY", &library).env("CONSORT_NCCL_LIBRARY", &library)
+}
+
+/// The shared library, which is built with its tests.
+pub(crate) fn library() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let folders = test.ancestors().skip(1).take(2);
+    let found = folders.map(|folder| folder.join("libconsort_nccl.so")).filter(|it| it.exists());
+    found.last().expect("the library was built with the tests")
+}
+
+/// The group of all ranks.
+pub(crate) fn meet(ctx: &Context) -> Group {
+    let place = format!("file://{}", ctx.dir().join("meeting").display());
+    let builder = Builder::new().rank(ctx.rank()).world(ctx.world()).timeout(LONG);
+    builder.address(&place).unwrap().init().unwrap()
+}
+
+/// This rank's device.
+pub(crate) fn device(group: &Group) -> Device {
+    Driver::load().unwrap().device(group.local_rank() as u16).unwrap()
+}
+
+/// Numbers on a device.
+pub(crate) fn upload<T: Element>(device: &Device, numbers: &[T]) -> Memory {
+    let bytes = T::source(numbers).to_vec();
+    let mut memory = device.allocate(bytes.len()).unwrap();
+    memory.write(0, &bytes).unwrap();
+    memory
+}
+
+/// The numbers there.
+pub(crate) fn download<T: Element>(memory: &Memory) -> Vec<T> {
+    let mut bytes = vec![0; memory.len()];
+    memory.read(0, &mut bytes).unwrap();
+    consort_sys::view::collect(bytes.len() / size_of::<T>(), [(&bytes[..]).into()]).unwrap()
+}
+
+pub(crate) const LONG: Duration = Duration::from_secs(60);
