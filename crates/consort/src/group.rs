@@ -30,6 +30,7 @@ use crate::engine::{Lookout, waits_for_itself};
 use crate::error::{Error, Result};
 use crate::home::Home;
 use crate::meeting::{Exit, Lobby};
+use crate::mpi::Hold;
 use crate::neighbourhood::{Neighbourhood, Places};
 use crate::options::Options;
 use crate::recorder::Recorder;
@@ -138,6 +139,8 @@ pub(crate) struct Shared {
     /// The ranks of the members in the world.
     world_ranks: Arc<[u32]>,
     backend: Arc<dyn Backend>,
+    /// What carries its data, and that of the groups of its ranks.
+    carrier: Carrier,
     /// What its threads know of the ranks, unless somebody else carries out its calls.
     lookout: Option<Lookout>,
     /// How many monitored barriers there were.
@@ -151,6 +154,15 @@ pub(crate) struct Shared {
     /// If all members share memory.
     pub(crate) commons: Option<Arc<Commons>>,
     pub(crate) job: Arc<Job>,
+}
+
+/// What carries the data of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carrier {
+    /// The ranks themselves, in whatever way they can.
+    Host,
+    /// MPI.
+    Mpi,
 }
 
 /// What all groups of a process share.
@@ -172,6 +184,8 @@ pub(crate) struct Job {
     pub(crate) ledger: Option<Arc<Ledger>>,
     /// If there are ranks that this one shares no memory with.
     pub(crate) wire: Option<Own<Wire>>,
+    /// If this process has begun MPI, for its data or to meet the others.
+    pub(crate) mpi: Option<Hold>,
     /// Where others wait who want to join, and how it was invited itself; `None` for one who only
     /// pretends.
     pub(crate) lobby: Option<(Lobby, Invitation)>,
@@ -202,10 +216,11 @@ impl Group {
         places: Places,
         job: Job,
         timeout: Duration,
+        carrier: Carrier,
     ) -> Result<Self> {
         let job = Arc::new(job);
         let world_ranks = (0..members.len() as u32).collect();
-        let shared = job.form(name, Rank(rank), members, world_ranks, Some(places))?;
+        let shared = job.form(name, Rank(rank), members, world_ranks, Some(places), carrier)?;
         Ok(Self { shared: Arc::new(shared), timeout })
     }
 
@@ -339,13 +354,14 @@ impl Group {
     /// ```
     #[must_use]
     pub fn with_backend(&self, backend: Arc<dyn Backend>) -> Self {
-        let Shared { name, rank, members, world_ranks, commons, job, .. } = &*self.shared;
+        let Shared { name, rank, members, world_ranks, carrier, commons, job, .. } = &*self.shared;
         let shared = Shared {
             name: name.clone(),
             rank: *rank,
             members: members.clone(),
             world_ranks: world_ranks.clone(),
             backend,
+            carrier: *carrier,
             lookout: None,
             monitored: Mutex::default(),
             succession: Mutex::default(),

@@ -9,7 +9,7 @@ use consort_sys::host::HostId;
 use consort_sys::origin::Own;
 
 use super::subgroup::Subgroups;
-use super::{Group, Job, Member, Rank, Shared};
+use super::{Carrier, Group, Job, Member, Rank, Shared};
 use crate::backend::Fake;
 use crate::error::{Error, Result};
 use crate::home::Home;
@@ -74,6 +74,7 @@ impl Group {
             recorder: Own::new(Recorder::none()),
             neighbourhood: None,
             wire: None,
+            mpi: None,
             lobby: None,
             exits: Vec::new(),
         };
@@ -83,6 +84,7 @@ impl Group {
             members: (0..world).map(member).collect(),
             world_ranks: (0..world).collect(),
             backend: Arc::new(Fake::new("world", rank, world as usize, ledger)),
+            carrier: Carrier::Host,
             lookout: None,
             monitored: Mutex::default(),
             succession: Mutex::default(),
@@ -117,6 +119,7 @@ impl Group {
             rank,
             members: (0..).zip(ranks).map(member).collect(),
             world_ranks: ranks.iter().map(|&rank| self.world_ranks()[rank]).collect(),
+            carrier: Carrier::Host,
             lookout: None,
             monitored: Mutex::default(),
             succession: Mutex::default(),
