@@ -10,7 +10,7 @@
 //!   continue a rank at a known moment. There is always a time limit, and a test that fails shows
 //!   the output of every rank.
 //! - [`conformance!`] makes one test of each [`Kind`] of group out of a function: ranks that share
-//!   memory, that use TCP, on several hosts, in one process.
+//!   memory, that use TCP, on several hosts, in one process, started by MPI's launcher.
 //! - [`Hosts`] are network namespaces on one wire: hosts with addresses and links of their own,
 //!   whose cables can be pulled. A [`Network`] says what lies between them: which addresses, how
 //!   far, how lossy, which ports are open. Where the system cannot do that the test says
@@ -45,5 +45,5 @@ pub mod store;
 pub use control_group::ControlGroup;
 pub use hosts::{Address, Family, Host, Hosts, Network};
 pub use names::names_in_shared_memory;
-pub use ranks::{Case, Context, Job, Kind, Outcome, Ranks, ranks};
+pub use ranks::{Case, Context, Job, Kind, Mpi, Outcome, Ranks, ranks};
 pub use skip::{Skip, skip};

@@ -8,7 +8,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use consort_store::{Address, Secret};
+use consort_store::{Address, Deadline, Secret};
 
 pub(crate) use self::invitation::Invitation;
 use self::invitation::incomplete;
@@ -18,7 +18,8 @@ use crate::environment::{Said, Variables};
 use crate::error::Result;
 use crate::group::Group;
 use crate::meeting;
-use crate::options::Wishes;
+use crate::mpi::{self, Introduced};
+use crate::options::{Engine, Wishes};
 
 /// Says who this process is and where to meet the others.
 ///
@@ -66,6 +67,20 @@ pub struct Builder {
     /// What the environment says, for all that the program does not.
     environment: Said,
     found: Option<String>,
+    /// How ranks came to know where to meet, if MPI was asked.
+    introduction: Introduction,
+}
+
+/// What MPI has to do with a meeting.
+#[derive(Clone, Debug, Default)]
+enum Introduction {
+    /// Nothing.
+    #[default]
+    None,
+    /// It has told the ranks where to meet.
+    ByMpi,
+    /// It could have, but for this.
+    Failed(String),
 }
 
 impl Builder {
@@ -354,9 +369,12 @@ impl Builder {
     /// [`Differs`](crate::Error::Differs) when they were set up differently;
     /// [`Twice`](crate::Error::Twice) when this process has come to this round before.
     pub fn init(self) -> Result<Group> {
-        match self.environment.joins {
-            true => self.join(),
-            false => meeting::hold(&self.complete()?, Vec::new()),
+        if self.environment.joins {
+            return self.join();
+        }
+        match self.chosen_engine() {
+            Engine::Fake => self.pretend(),
+            _ => meeting::hold(&self.introduced()?.complete()?, Vec::new()),
         }
     }
 
@@ -380,6 +398,48 @@ impl Builder {
         // Not the first, who would hold the store, and one of several.
         (self.rank, self.world) = (Some(1), Some(2));
         meeting::join(&self.complete()?)
+    }
+
+    /// Has MPI tell the ranks where to meet, if nobody else does.
+    fn introduced(mut self) -> Result<Self> {
+        let (Some(rank), Some(world), true) =
+            (self.environment.rank, self.environment.world, self.is_for_mpi())
+        else {
+            return Ok(self);
+        };
+        let until = Deadline::after(self.patience());
+        let interface = self.interface.as_deref().or(self.environment.interface.as_deref());
+        match mpi::introduce(rank, world, interface, until) {
+            Ok(Introduced { address, secret, listener }) => {
+                self.address = Some(format!("tcp://{address}").parse()?);
+                self.secret = Some(secret);
+                self.listener = listener.map(Listening::on);
+                self.introduction = Introduction::ByMpi;
+            }
+            Err(error) if self.chosen_engine() == Engine::Mpi => return Err(error),
+            Err(error) => self.introduction = Introduction::Failed(error.to_string()),
+        }
+        Ok(self)
+    }
+
+    /// Whether MPI is the one that can tell where to meet.
+    fn is_for_mpi(&self) -> bool {
+        let says_itself = self.rank.is_some() || self.world.is_some() || self.address.is_some();
+        let has_secret = self.secret.is_some()
+            || self.secret_file.is_some()
+            || self.environment.secret_file.is_some();
+        self.environment.knows_mpi
+            && self.environment.world > Some(1)
+            && !says_itself
+            && !has_secret
+            && matches!(self.chosen_engine(), Engine::Auto | Engine::Mpi)
+    }
+
+    /// One of so many ranks that are not there.
+    fn pretend(self) -> Result<Group> {
+        let timeout = self.patience();
+        let (rank, world) = self.who()?;
+        Ok(Group::fake(rank, world)?.within(timeout))
     }
 
     pub(crate) fn from_variables(variables: &Variables) -> Result<Self> {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use consort_store::{Address, Place};
 
 use crate::debug::DebugLevel;
+use crate::mpi;
 use crate::options::{OPTIONS, Wishes};
 
 /// The variables that matter, out of an environment.
@@ -17,6 +18,8 @@ pub(crate) struct Variables(BTreeMap<String, String>);
 pub(crate) struct Said {
     pub(crate) rank: Option<u32>,
     pub(crate) world: Option<u32>,
+    /// Whether a launcher says these that starts programs of MPI, and nobody says where to meet.
+    pub(crate) knows_mpi: bool,
     pub(crate) place: Option<Place>,
     pub(crate) secret_file: Option<String>,
     pub(crate) job: Option<String>,
@@ -65,6 +68,7 @@ impl Variables {
         let said = Said {
             rank,
             world,
+            knows_mpi: self.knows_mpi(),
             place: self.place(&mut wrong),
             secret_file: self.text("CONSORT_SECRET_FILE"),
             job: self.text("CONSORT_JOB"),
@@ -110,6 +114,16 @@ impl Variables {
                 false
             }
         }
+    }
+
+    /// Whether MPI may connect the ranks, and nothing else is said to.
+    fn knows_mpi(&self) -> bool {
+        let [torchrun, others @ ..] = &LAUNCHERS;
+        let says = |launcher: &Launcher| self.0.contains_key(launcher.rank);
+        let says_place = |name: &str| self.0.contains_key(name);
+        others.iter().any(says)
+            && !says(torchrun)
+            && !["CONSORT_RDZV", "MASTER_ADDR"].into_iter().any(says_place)
     }
 
     /// From the first launcher that says either.
@@ -308,7 +322,7 @@ const DEBUG: &str = "CONSORT_DEBUG";
 /// The variables of consort's own. `CONSORT_LOG` is the `consort` program's, `CONSORT_CUDA_LIBRARY` is for
 /// [`device`](crate::device), `CONSORT_NCCL_LIBRARY` for [`nccl`](crate::nccl), the others are for
 /// [`init`](crate::init), which explains them.
-pub const VARIABLES: [&str; 21] = [
+pub const VARIABLES: [&str; 23] = [
     "CONSORT_RDZV",
     "CONSORT_SECRET_FILE",
     "CONSORT_JOB",
@@ -318,6 +332,8 @@ pub const VARIABLES: [&str; 21] = [
     "CONSORT_LIVENESS",
     "CONSORT_WARN_AFTER",
     "CONSORT_INTERFACE",
+    "CONSORT_BACKEND",
+    mpi::LIBRARY,
     "CONSORT_TRANSPORT",
     "CONSORT_ENCRYPT",
     "CONSORT_INTEGRITY",

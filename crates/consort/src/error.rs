@@ -152,6 +152,10 @@ pub enum Error {
         process: u32,
     },
 
+    /// MPI was asked for, or needed, and cannot be used.
+    #[error("MPI cannot be used: {0}")]
+    Mpi(String),
+
     /// This process only pretends to be one of several ranks.
     #[error("a fake group has no memory that its ranks could share")]
     Fake,
@@ -399,6 +403,7 @@ impl Error {
             | Self::Damaged { .. }
             | Self::Diverged { .. }
             | Self::Thread(_)
+            | Self::Mpi(_)
             | Self::Port(_)
             | Self::Abandoned { .. } => ErrorKind::System,
         }

@@ -32,6 +32,7 @@ use crate::engine::{Lookout, waits_for_itself};
 use crate::error::{Error, Result};
 use crate::home::Home;
 use crate::meeting::{Exit, Lobby};
+use crate::mpi::Hold;
 use crate::neighbourhood::{Neighbourhood, Places};
 use crate::options::Options;
 use crate::recorder::Recorder;
@@ -142,6 +143,8 @@ pub(crate) struct Shared {
     backend: Arc<dyn Backend>,
     /// Who carries out those on the memory of devices.
     devices: Devices,
+    /// What carries its data, and that of the groups of its ranks.
+    carrier: Carrier,
     /// What its threads know of the ranks, unless somebody else carries out its calls.
     lookout: Option<Lookout>,
     /// How many monitored barriers there were.
@@ -155,6 +158,15 @@ pub(crate) struct Shared {
     /// If all members share memory.
     pub(crate) commons: Option<Arc<Commons>>,
     pub(crate) job: Arc<Job>,
+}
+
+/// What carries the data of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carrier {
+    /// The ranks themselves, in whatever way they can.
+    Host,
+    /// MPI.
+    Mpi,
 }
 
 /// What all groups of a process share.
@@ -176,6 +188,8 @@ pub(crate) struct Job {
     pub(crate) ledger: Option<Arc<Ledger>>,
     /// If there are ranks that this one shares no memory with.
     pub(crate) wire: Option<Own<Wire>>,
+    /// If this process has begun MPI, for its data or to meet the others.
+    pub(crate) mpi: Option<Hold>,
     /// Where others wait who want to join, and how it was invited itself; `None` for one who only
     /// pretends.
     pub(crate) lobby: Option<(Lobby, Invitation)>,
@@ -206,10 +220,11 @@ impl Group {
         places: Places,
         job: Job,
         timeout: Duration,
+        carrier: Carrier,
     ) -> Result<Self> {
         let job = Arc::new(job);
         let world_ranks = (0..members.len() as u32).collect();
-        let shared = job.form(name, Rank(rank), members, world_ranks, Some(places))?;
+        let shared = job.form(name, Rank(rank), members, world_ranks, Some(places), carrier)?;
         Ok(Self { shared: Arc::new(shared), timeout })
     }
 
@@ -343,7 +358,7 @@ impl Group {
     /// ```
     #[must_use]
     pub fn with_backend(&self, backend: Arc<dyn Backend>) -> Self {
-        let Shared { name, rank, members, world_ranks, commons, job, .. } = &*self.shared;
+        let Shared { name, rank, members, world_ranks, carrier, commons, job, .. } = &*self.shared;
         let shared = Shared {
             name: name.clone(),
             rank: *rank,
@@ -351,6 +366,7 @@ impl Group {
             world_ranks: world_ranks.clone(),
             backend,
             devices: self.shared.devices.clone(),
+            carrier: *carrier,
             lookout: None,
             monitored: Mutex::default(),
             succession: Mutex::default(),

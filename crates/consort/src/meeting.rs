@@ -30,10 +30,11 @@ use crate::builder::{Invitation, Listening};
 use crate::card::Card;
 use crate::duration;
 use crate::error::{Error, Result};
-use crate::group::{Group, Job, Member, Rank};
+use crate::group::{Carrier, Group, Job, Member, Rank};
 use crate::home::{Home, HomeStore};
+use crate::mpi::{Hold, Mpi};
 use crate::neighbourhood::{Neighbourhood, Round, Settled, set_apart};
-use crate::options::Transport;
+use crate::options::{Engine, Transport};
 use crate::recorder::Recorder;
 use crate::verdict::{self, LAST_LOOK, Verdict, name_absent};
 use crate::whereabouts::Whereabouts;
@@ -80,6 +81,7 @@ impl Rooms {
 
 /// Meets the other ranks as the invitation says. `exits` are from meetings that this one follows.
 pub(crate) fn hold(invitation: &Invitation, exits: Vec<Arc<Own<Exit>>>) -> Result<Group> {
+    let mpi = begin_mpi(invitation)?;
     let until = Deadline::after(invitation.timeout);
     let Venue { store, remote, peer } = open(invitation, until)?;
     let choice = choose(peer.or_else(|| leader(invitation)), invitation.interface.as_deref())?;
@@ -134,11 +136,35 @@ pub(crate) fn hold(invitation: &Invitation, exits: Vec<Arc<Own<Exit>>>) -> Resul
         neighbourhood: Some(Own::new(neighbourhood)),
         ledger: None,
         wire: wire.map(Own::new),
+        mpi,
         lobby: Some((lobby, invitation.clone())),
         exits: exits.into_iter().chain(exit).collect(),
     };
-    let group = name_of(invitation);
-    Group::of_all(group, invitation.rank, members, places, job, invitation.timeout)
+    let (group, carrier) = (name_of(invitation), carrier(invitation, &job, &members));
+    Group::of_all(group, invitation.rank, members, places, job, invitation.timeout, carrier)
+}
+
+/// Begins MPI, if it is to carry data, or has told where to meet. Those who join later are not in it.
+///
+/// # Errors
+/// When it is asked for and cannot be used.
+fn begin_mpi(invitation: &Invitation) -> Result<Option<Hold>> {
+    let is_wanted = invitation.options.engine == Engine::Mpi || invitation.is_by_mpi;
+    match is_wanted && invitation.growth == 0 {
+        true => Mpi::open_as(invitation.rank, invitation.world).map(|mpi| Some(mpi.hold())),
+        false => Ok(None),
+    }
+}
+
+/// What carries the data of a job: MPI if it is asked for, or if it is there anyway and has ways between hosts that
+/// the ranks know nothing of.
+fn carrier(invitation: &Invitation, job: &Job, members: &[Member]) -> Carrier {
+    let is_on_one_host = members.iter().all(|member| member.host == members[0].host);
+    match (&job.mpi, invitation.options.engine) {
+        (Some(_), Engine::Mpi) => Carrier::Mpi,
+        (Some(_), Engine::Auto) if !is_on_one_host => Carrier::Mpi,
+        _ => Carrier::Host,
+    }
 }
 
 /// Whether there are ranks that are reached over TCP.

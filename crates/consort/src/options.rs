@@ -1,11 +1,13 @@
 //! How data travels between ranks: what can be chosen, and what was.
 
+mod engine;
 mod wishes;
 
 use std::fmt;
 use std::num::{NonZeroU8, NonZeroU32};
 use std::str::FromStr;
 
+pub use self::engine::{Engine, UnknownEngine};
 pub(crate) use self::wishes::{OPTIONS, Wishes};
 
 /// What data travels over.
@@ -63,6 +65,8 @@ pub struct UnknownTransport {
 /// How data travels, as it was settled for this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
+    /// Who carries out calls.
+    pub(crate) engine: Engine,
     /// What it travels over.
     pub(crate) transport: Transport,
     /// Whether it is sealed between hosts.
@@ -87,11 +91,12 @@ impl Options {
     pub(crate) const MOST_STREAMS: u8 = 8;
 
     /// What has to be the same on every rank, by name. The port is each host's own.
-    pub(crate) fn must_be_the_same(&self) -> [(&'static str, String); 6] {
+    pub(crate) fn must_be_the_same(&self) -> [(&'static str, String); 7] {
         let switch = |on| if on { "on" } else { "off" }.to_owned();
         let verify = self.verify_every.map(|calls| format!("every {calls} calls"));
         let streams = self.streams.map(|count| count.to_string());
         [
+            ("engine", self.engine.to_string()),
             ("transport", self.transport.to_string()),
             ("encrypt", switch(self.encrypt)),
             ("integrity", switch(self.integrity)),

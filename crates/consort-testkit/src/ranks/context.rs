@@ -76,7 +76,10 @@ pub(crate) struct Role {
 impl Role {
     /// The role of this process, unless it is the first.
     pub(crate) fn from_environment() -> Option<Self> {
-        let rank = env::var(RANK).ok()?.parse().ok()?;
+        let rank = match env::var(RANK).ok()?.as_str() {
+            BY_MPI => env::var(MPI_RANK).ok()?.parse().ok()?,
+            rank => rank.parse().ok()?,
+        };
         let dir = env::var_os(DIR)?.into();
         Some(Self { rank, dir })
     }
@@ -86,6 +89,11 @@ impl Role {
         command.env(CALL, call).env(PARENT, std::process::id().to_string());
     }
 
+    /// Has ranks learn from MPI's launcher which they are.
+    pub(crate) fn leave_rank_to_mpi(command: &mut Command) {
+        command.env(RANK, BY_MPI);
+    }
+
     /// Runs the closure as this rank, or as all ranks in threads, and ends the process.
     pub(crate) fn run<T: Serialize>(
         self,
@@ -93,7 +101,7 @@ impl Role {
         kind: Kind,
         body: impl Fn(&Context) -> T + Sync,
     ) -> ! {
-        die_with_the_first_process();
+        die_with_the_first_process(kind);
         let meant = env::var(CALL).unwrap_or_default();
         assert_eq!(
             call, meant,
@@ -149,9 +157,12 @@ pub(crate) fn in_a_rank() -> bool {
 }
 
 /// The signal comes only if the first process ends after this call, so look once more whether it
-/// is still the parent.
-fn die_with_the_first_process() {
+/// is still the parent. A rank that MPI's launcher has started dies with that one, which dies with the first.
+fn die_with_the_first_process(kind: Kind) {
     set_parent_process_death_signal(Some(Signal::KILL)).expect("SIGKILL is a signal");
+    if kind == Kind::Mpi {
+        return;
+    }
     let parent = getppid().map(|pid| Pid::as_raw(Some(pid)).to_string());
     if parent != env::var(PARENT).ok() {
         exit(ORPHANED);
@@ -173,6 +184,9 @@ pub(crate) const PANICKED: i32 = 101;
 const ORPHANED: i32 = 102;
 
 const RANK: &str = "TESTKIT_RANK";
+/// In place of a rank, if MPI's launcher gives it.
+const BY_MPI: &str = "mpi";
+const MPI_RANK: &str = "PMI_RANK";
 const DIR: &str = "TESTKIT_DIR";
 const CALL: &str = "TESTKIT_CALL";
 const PARENT: &str = "TESTKIT_PARENT";

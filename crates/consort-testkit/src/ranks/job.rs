@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::context::PANICKED;
+use super::kind::Kind;
 use super::layout::{GLANCE, Layout, Note};
 use super::process::Process;
 use super::report;
@@ -28,6 +29,7 @@ use crate::scratch::Scratch;
 pub struct Job<T> {
     test: String,
     world: u32,
+    kind: Kind,
     processes: Vec<Process>,
     watchdog: Watchdog,
     hosts: Option<Hosts>,
@@ -53,7 +55,7 @@ impl<T> Job<T> {
     pub(crate) fn new(
         test: String,
         limit: Duration,
-        world: u32,
+        (world, kind): (u32, Kind),
         processes: Vec<Process>,
         hosts: Option<Hosts>,
         layout: Layout,
@@ -61,7 +63,17 @@ impl<T> Job<T> {
     ) -> Self {
         let watchdog = Watchdog::start(limit, processes.iter().map(Process::handle).collect());
         let _scratch = scratch;
-        Self { test, world, processes, watchdog, hosts, layout, _scratch, result: PhantomData }
+        Self {
+            test,
+            world,
+            kind,
+            processes,
+            watchdog,
+            hosts,
+            layout,
+            _scratch,
+            result: PhantomData,
+        }
     }
 
     /// Waits until `rank` has said [`reach`](super::Context::reach) of this point.
@@ -230,10 +242,14 @@ impl<T: DeserializeOwned> Job<T> {
         let code = status.code().unwrap_or_default();
         let result = self.layout.find(rank, Note::Result);
         let panic = self.layout.find(rank, Note::Panic);
+        let is_by_another = self.kind == Kind::Mpi;
         match (code, result, panic) {
             // Of the threads of a process another may have panicked.
             (0 | PANICKED, Some(result), _) => Outcome::Done(result),
             (PANICKED, _, Some(words)) => Outcome::Panicked(words),
+            // The code is the launcher's, and may be of any rank.
+            (_, Some(result), _) if is_by_another => Outcome::Done(result),
+            (_, _, Some(words)) if is_by_another => Outcome::Panicked(words),
             _ if self.layout.find::<()>(rank, Note::Begun).is_some() => Outcome::Exited(code),
             _ => self.fail(&format!(
                 "rank {rank} never came to its `start`; is the closure in the test function itself?"

@@ -16,6 +16,9 @@ pub enum Kind {
     Mixed,
     /// Threads of one process.
     InProcess,
+    /// Processes on one host that MPI's own launcher starts, and whose data MPI is to carry. The launcher has them in its
+    /// care: they can be neither killed nor stopped from outside, and their output is in one piece.
+    Mpi,
 }
 
 /// A test for one kind of group. [`conformance!`](crate::conformance) makes them.
@@ -36,6 +39,7 @@ impl Kind {
             "tcp" => Self::Tcp,
             "mixed" => Self::Mixed,
             "in_process" => Self::InProcess,
+            "mpi" => Self::Mpi,
             _ => panic!("there is no kind of group called {name}"),
         }
     }
@@ -50,8 +54,10 @@ impl Case {
         let mut ranks = Ranks::new(1);
         ranks.kind = kind;
         ranks.test = Some(test_of(path));
-        if kind == Kind::Mixed {
-            ranks = ranks.on_hosts(2)?.in_blocks();
+        match kind {
+            Kind::Mixed => ranks = ranks.on_hosts(2)?.in_blocks(),
+            Kind::Mpi => ranks = ranks.by_mpi()?,
+            Kind::Shm | Kind::Tcp | Kind::InProcess => {}
         }
         Ok(Self { ranks })
     }
@@ -78,7 +84,7 @@ impl Case {
 /// ```no_run
 /// use consort_testkit::{Case, conformance};
 ///
-/// conformance! { [shm tcp mixed in_process] ranks_know_who_they_are }
+/// conformance! { [shm tcp mixed in_process mpi] ranks_know_who_they_are }
 ///
 /// fn ranks_know_who_they_are(case: Case) {
 ///     assert_eq!(case.run(3, |ctx| ctx.rank()), [0, 1, 2]);

@@ -4,6 +4,7 @@ mod context;
 mod job;
 mod kind;
 mod layout;
+mod mpi;
 mod process;
 mod report;
 mod watchdog;
@@ -22,6 +23,7 @@ use serde::de::DeserializeOwned;
 pub use context::Context;
 pub use job::{Job, Outcome};
 pub use kind::{Case, Kind};
+pub use mpi::Mpi;
 
 use crate::hosts::{Address, Host, Hosts, Network};
 use crate::scratch::Scratch;
@@ -89,6 +91,7 @@ pub struct Ranks {
     hosts: Option<Hosts>,
     in_blocks: bool,
     kind: Kind,
+    mpi: Option<Mpi>,
 }
 
 impl Ranks {
@@ -102,6 +105,7 @@ impl Ranks {
             hosts: None,
             in_blocks: false,
             kind: Kind::Shm,
+            mpi: None,
         }
     }
 
@@ -142,6 +146,18 @@ impl Ranks {
         self
     }
 
+    /// Has MPI's launcher start the ranks; see [`Kind::Mpi`].
+    ///
+    /// # Errors
+    /// Where it is not to be had.
+    pub fn by_mpi(mut self) -> Result<Self, Skip> {
+        self.kind = Kind::Mpi;
+        if !in_a_rank() {
+            self.mpi = Some(Mpi::find()?);
+        }
+        Ok(self)
+    }
+
     /// Starts the ranks. In a rank, runs `body` and ends the process instead of returning.
     ///
     /// A rank dies with the *thread* that started it, so this belongs on the test's own.
@@ -166,6 +182,9 @@ impl Ranks {
         for rank in 0..self.processes() {
             let mut command = self.command(rank, &test);
             Role { rank, dir: layout.dir().to_owned() }.write_environment(&mut command, call);
+            if self.mpi.is_some() {
+                Role::leave_rank_to_mpi(&mut command);
+            }
             let output = OpenOptions::new()
                 .create(true)
                 .append(true)
@@ -175,19 +194,21 @@ impl Ranks {
             command.stdin(Stdio::null()).stdout(output).stderr(second);
             processes.push(Process::start(&mut command));
         }
-        Job::new(test, self.limit, self.world, processes, self.hosts, layout, scratch)
+        let of = (self.world, self.kind);
+        Job::new(test, self.limit, of, processes, self.hosts, layout, scratch)
     }
 
-    /// Threads of one process need only one.
+    /// Threads of one process need only one, and so do ranks that somebody else starts.
     fn processes(&self) -> u32 {
-        if self.kind == Kind::InProcess { 1 } else { self.world }
+        if matches!(self.kind, Kind::InProcess | Kind::Mpi) { 1 } else { self.world }
     }
 
     fn command(&self, rank: u32, test: &str) -> Command {
         let executable = std::env::current_exe().expect("a running program has a path");
-        let mut command = match &self.hosts {
-            Some(hosts) => self.host_of(rank, hosts).command(executable),
-            None => Command::new(executable),
+        let mut command = match (&self.hosts, &self.mpi) {
+            (Some(hosts), _) => self.host_of(rank, hosts).command(executable),
+            (None, Some(mpi)) => mpi.command(self.world, executable),
+            (None, None) => Command::new(executable),
         };
         command.args([test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"]);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use consort_store::{Place, Secret};
 
-use super::{Builder, Listening};
+use super::{Builder, Introduction, Listening};
 use crate::debug::DebugLevel;
 use crate::error::{Error, Result};
-use crate::options::Options;
+use crate::options::{Engine, Options};
 
 /// All that a meeting needs.
 #[derive(Clone, Debug)]
@@ -32,6 +32,8 @@ pub(crate) struct Invitation {
     /// Where this rank leaves a record of what it does.
     pub(crate) trace_dir: Option<PathBuf>,
     pub(crate) debug: DebugLevel,
+    /// Whether MPI has told the ranks where to meet.
+    pub(crate) is_by_mpi: bool,
     /// Somebody whom the others of a job can reach, if the launcher names one.
     pub(crate) leader: Option<(String, u16)>,
     pub(crate) options: Options,
@@ -49,6 +51,10 @@ impl Builder {
         }
         self.wishes.check(&mut wrong);
         let secret = self.find_secret(place.as_ref(), &mut wrong)?;
+        if let (Introduction::Failed(why), false) = (&self.introduction, wrong.is_empty()) {
+            wrong.push(format!("the launcher knows MPI, which could say where to meet, but {why}"));
+        }
+        let timeout = self.patience();
         let (Some(rank), Some(world), true) = (rank, world, wrong.is_empty()) else {
             return Err(incomplete(self.found.as_deref().unwrap_or("found: nothing"), &wrong));
         };
@@ -62,15 +68,35 @@ impl Builder {
             job: self.job.or(environment.job).unwrap_or_else(|| "job".to_owned()),
             epoch: self.epoch.or(environment.epoch).unwrap_or(0),
             growth: 0,
-            timeout: self.timeout.or(environment.timeout).unwrap_or(DEFAULT_TIMEOUT),
+            timeout,
             liveness: self.liveness.or(environment.liveness).unwrap_or(DEFAULT_LIVENESS),
             warn_after: self.warn_after.or(environment.warn_after).unwrap_or(DEFAULT_WARN_AFTER),
             interface: self.interface.or(environment.interface),
             trace_dir: self.trace_dir.or(environment.trace_dir.map(PathBuf::from)),
             debug: self.debug.or(environment.debug).unwrap_or_default(),
+            is_by_mpi: matches!(self.introduction, Introduction::ByMpi),
             leader: environment.leader,
             options: self.wishes.or(environment.wishes).settle(),
         })
+    }
+
+    /// Who this process is, for one that meets nobody.
+    pub(super) fn who(&self) -> Result<(u32, u32)> {
+        let mut wrong = Vec::new();
+        match (self.rank_and_world(&mut wrong), wrong.is_empty()) {
+            ((Some(rank), Some(world)), true) => Ok((rank, world)),
+            _ => Err(incomplete(self.found.as_deref().unwrap_or("found: nothing"), &wrong)),
+        }
+    }
+
+    /// How long the others are waited for.
+    pub(super) fn patience(&self) -> Duration {
+        self.timeout.or(self.environment.timeout).unwrap_or(DEFAULT_TIMEOUT)
+    }
+
+    /// Who is to carry out calls.
+    pub(super) fn chosen_engine(&self) -> Engine {
+        self.wishes.engine.or(self.environment.wishes.engine).unwrap_or_default()
     }
 
     fn rank_and_world(&self, wrong: &mut Vec<String>) -> (Option<u32>, Option<u32>) {

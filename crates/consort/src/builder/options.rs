@@ -1,12 +1,27 @@
 //! How data travels, said in the program.
 
 use super::Builder;
-use crate::options::Transport;
+use crate::options::{Engine, Transport};
 
 /// # How data travels
 ///
 /// All ranks have to say the same, except for the port.
 impl Builder {
+    /// Who carries out calls; [`Auto`](Engine::Auto) if it is not said.
+    ///
+    /// ```
+    /// use consort::{Builder, Engine};
+    ///
+    /// let group = Builder::new().rank(3).world(1000).engine(Engine::Fake).init()?;
+    /// assert_eq!((group.backend_name()?, group.world()), ("fake", 1000));
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    #[must_use]
+    pub fn engine(mut self, engine: Engine) -> Self {
+        self.wishes.engine = Some(engine);
+        self
+    }
+
     /// What data travels over; [`Auto`](Transport::Auto) if it is not said.
     ///
     /// ```

@@ -306,6 +306,11 @@ impl Lane {
         self.board.note(&Entry { number: self.number, digest: self.digest, call });
     }
 
+    /// How many calls there were, and a digest of them.
+    pub(super) fn tally(&self) -> (u64, u64) {
+        (self.number, self.digest)
+    }
+
     /// An operation before its first turn.
     ///
     /// # Errors
@@ -444,7 +449,7 @@ impl Lane {
 
     /// Whether a rank has begun with the call that this one is in: then it may itself wait for
     /// another.
-    fn has_begun(&self, rank: usize) -> bool {
+    pub(super) fn has_begun(&self, rank: usize) -> bool {
         self.board.calls_of(rank).last().is_some_and(|entry| entry.number >= self.number)
     }
 

@@ -50,6 +50,11 @@ impl<'p> Patient<'p> {
         }
     }
 
+    /// Whether it has waited so long.
+    pub(super) fn has_waited(&self, time: Duration) -> bool {
+        self.since.waited() >= time
+    }
+
     pub(super) fn waiting(&self, number: u64) -> Waiting {
         Waiting { call: self.description.to_string(), number, waited: self.since.waited() }
     }

@@ -17,6 +17,7 @@ use crate::backend::Terms;
 use crate::call::Call;
 use crate::error::Result;
 use crate::group::Job as Membership;
+use crate::mpi;
 
 /// A group's way to carry out calls. Whoever has it carries out one, and nobody else does meanwhile.
 #[derive(Debug)]
@@ -53,6 +54,9 @@ pub(crate) trait Way: Send + fmt::Debug {
 
     /// For those who want to know or decide meanwhile what becomes of the group.
     fn lookout(&self) -> &Lookout;
+
+    /// Has what was sent get to where it is on its way to, before the others hear that this rank leaves.
+    fn finish(&mut self) {}
 
     /// Lets go of what it holds. The others know that this rank makes no more calls.
     fn leave(self: Box<Self>, membership: &Membership);
@@ -105,13 +109,17 @@ impl Road {
 
     /// Leaves the group that this rank was in as a part of `membership`.
     pub(super) fn leave(self, membership: &Membership) {
+        if membership.mpi.is_some() && self.lookout().has_ended() {
+            mpi::spoil();
+        }
         match self {
             Self::Board(lane) => {
                 if let Some(neighbourhood) = &membership.neighbourhood {
                     neighbourhood.take_back(lane);
                 }
             }
-            Self::Other(way) => {
+            Self::Other(mut way) => {
+                way.finish();
                 way.lookout().leave();
                 way.leave(membership);
             }

@@ -123,7 +123,8 @@ impl<'a> Gathering<'a> {
         self.show_list()?;
         match self.agree(place.offsets()) {
             Ok(Some(Verdict::Formed { list, places })) if self.is_of(&list, &places, &place) => {
-                self.group.of_some(self.group_name(), members, place, &places)
+                let carrier = self.group.shared.carrier;
+                self.group.of_some(self.group_name(), members, place, &places, carrier)
             }
             Ok(Some(settled)) => Err(self.error(settled)),
             Ok(None) => Err(self.under_way()),

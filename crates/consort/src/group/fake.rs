@@ -10,7 +10,7 @@ use consort_sys::origin::Own;
 
 use super::devices::Devices;
 use super::subgroup::Subgroups;
-use super::{Group, Job, Member, Rank, Shared};
+use super::{Carrier, Group, Job, Member, Rank, Shared};
 use crate::backend::Fake;
 use crate::error::{Error, Result};
 use crate::home::Home;
@@ -75,6 +75,7 @@ impl Group {
             recorder: Own::new(Recorder::none()),
             neighbourhood: None,
             wire: None,
+            mpi: None,
             lobby: None,
             exits: Vec::new(),
         };
@@ -85,6 +86,7 @@ impl Group {
             world_ranks: (0..world).collect(),
             backend: Arc::new(Fake::new("world", rank, world as usize, ledger)),
             devices: Devices::default(),
+            carrier: Carrier::Host,
             lookout: None,
             monitored: Mutex::default(),
             succession: Mutex::default(),
@@ -120,6 +122,7 @@ impl Group {
             members: (0..).zip(ranks).map(member).collect(),
             world_ranks: ranks.iter().map(|&rank| self.world_ranks()[rank]).collect(),
             devices: Devices::default(),
+            carrier: Carrier::Host,
             lookout: None,
             monitored: Mutex::default(),
             succession: Mutex::default(),

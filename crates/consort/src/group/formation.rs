@@ -1,4 +1,4 @@
-//! How a group's ranks reach each other: by shared memory, over the wire, or both.
+//! How a group's ranks reach each other: by shared memory, over the wire, or both; or by MPI.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,21 +9,24 @@ use consort_sys::wait::Patience;
 
 use super::devices::Devices;
 use super::subgroup::Subgroups;
-use super::{Job, Member, Rank, Shared};
+use super::{Carrier, Job, Member, Rank, Shared};
 use crate::backend::{Backend, Host};
-use crate::engine::{Audited, Lookout, Mixed, Post, Rest, Road, Roster, Route, Wired};
+use crate::engine::{
+    Audited, ByMpi, Footing, Lookout, Mixed, Post, Rest, Road, Roster, Route, Wired,
+};
 use crate::error::{Error, Result};
 use crate::exec::Choices;
+use crate::mpi::Communicator;
 use crate::neighbourhood::{Neighbourhood, Places};
 use crate::options::Transport;
 use crate::symm::Commons;
 
 impl Job {
     /// A group of these members, who have these ranks in the world. Those on this host have set these
-    /// places aside.
+    /// places aside. If that is not to be by MPI even where there is one, `carrier` says so.
     ///
     /// # Errors
-    /// When a place is not in its rank's memory, or there are too many ranks on this host.
+    /// When a place is not in its rank's memory, or there are too many ranks on this host; when MPI fails.
     pub(super) fn form(
         self: &Arc<Self>,
         name: String,
@@ -31,14 +34,21 @@ impl Job {
         members: Vec<Member>,
         world_ranks: Vec<u32>,
         places: Option<Places>,
+        carrier: Carrier,
     ) -> Result<Shared> {
         let host = &members[rank.index()].host;
         let is_here = |(member, _): &(&Member, &u32)| member.host == *host;
         let here: Vec<u32> =
             members.iter().zip(&world_ranks).filter(is_here).map(|(_, &rank)| rank).collect();
         let is_shared = here.len() == members.len() && self.options.transport != Transport::Tcp;
-        let (backend, lookout, commons) = match (is_shared || members.len() == 1, places) {
-            (true, Some(places)) => {
+        let shares_board = is_shared || members.len() == 1;
+        let (backend, lookout, commons) = match (shares_board, places, carrier) {
+            (shares_board, places, Carrier::Mpi) => {
+                let places = places.filter(|_| shares_board);
+                let (backend, lookout) = self.by_mpi(&name, &world_ranks, places)?;
+                (backend, lookout, None)
+            }
+            (true, Some(places), Carrier::Host) => {
                 let lane = self.neighbourhood()?.lane(&name, &here, places)?;
                 lane.lookout().record(&self.recorder, &world_ranks);
                 let commons = Arc::new(Commons::new(&lane));
@@ -53,7 +63,7 @@ impl Job {
                 );
                 (Arc::new(backend) as Arc<dyn Backend>, lookout, Some(commons))
             }
-            (_, places) => {
+            (_, places, Carrier::Host) => {
                 let here = (&here[..], places);
                 let (backend, lookout) = self.between_hosts(&name, &members, &world_ranks, here)?;
                 (backend, lookout, None)
@@ -82,6 +92,7 @@ impl Job {
             world_ranks,
             backend,
             devices: Devices::default(),
+            carrier,
             lookout: Some(lookout),
             monitored,
             succession,
@@ -100,17 +111,13 @@ impl Job {
         world_ranks: &[u32],
         (here, places): (&[u32], Option<Places>),
     ) -> Result<(Arc<dyn Backend>, Lookout)> {
-        let several = || Error::SeveralHosts { group: name.to_owned() };
-        let wire = self.wire.as_deref().ok_or_else(several)?;
+        let route = self.route(name, world_ranks)?;
         let neighbourhood = self.neighbourhood()?;
         let patience = neighbourhood.patience();
-        let neighbours =
-            world_ranks.iter().map(|&rank| neighbourhood.neighbour(rank).cloned()).collect();
-        let route = Route::new(wire, name, world_ranks, neighbours, &self.registry);
         let hosts: Vec<&HostId> = members.iter().map(|member| &member.host).collect();
         let layout = Layout::new(&hosts);
-        let choices =
-            Choices::new(self.options.algorithm.as_deref(), layout.clone())?.sharing(wire.cores());
+        let choices = Choices::new(self.options.algorithm.as_deref(), layout.clone())?
+            .sharing(route.wire().cores());
         let may_share = self.options.transport != Transport::Tcp && layout.is_even();
         let (name, road, post) = match places.filter(|_| may_share && here.len() > 1) {
             Some(places) => {
@@ -132,6 +139,54 @@ impl Job {
         let patience = self.patience().asking();
         let lookout = post.lookout().clone();
         Ok((Arc::new(Host::new(name, road, post, patience, self.clone())), lookout))
+    }
+
+    /// For a group whose data MPI carries. Its members know of each other as always: on one host, where they have set
+    /// places aside, by a board.
+    ///
+    /// All of them are about to do this, for they have met: MPI waits for them without a deadline.
+    fn by_mpi(
+        self: &Arc<Self>,
+        name: &str,
+        world_ranks: &[u32],
+        places: Option<Places>,
+    ) -> Result<(Arc<dyn Backend>, Lookout)> {
+        let no_mpi = || Error::Mpi("this process has not begun it".to_owned());
+        let mpi = self.mpi.as_ref().ok_or_else(no_mpi)?.mpi();
+        let (footing, lookout) = match places {
+            Some(places) => {
+                let lane = self.neighbourhood()?.lane(name, world_ranks, places)?;
+                let lookout = lane.lookout().clone();
+                (Footing::Board(Box::new(lane)), lookout)
+            }
+            None => {
+                let route = self.route(name, world_ranks)?;
+                let lookout = Lookout::new(name, route.company());
+                (Footing::over(route), lookout)
+            }
+        };
+        let ranks: Vec<i32> = world_ranks.iter().map(|&rank| rank as i32).collect();
+        let make = |what: &str| {
+            let name = format!("{name} {what}");
+            Communicator::among(mpi, &ranks, &name).map_err(|error| Error::Mpi(error.to_string()))
+        };
+        let communicators = [make("data")?, make("messages")?];
+        lookout.record(&self.recorder, world_ranks);
+        let patience = self.neighbourhood()?.patience();
+        let (way, post) = ByMpi::new(communicators, footing, lookout.clone(), patience);
+        let road = self.audited(Road::Other(Box::new(way)));
+        let backend = Host::new("mpi", road, post, self.patience().asking(), self.clone());
+        Ok((Arc::new(backend), lookout))
+    }
+
+    /// The way over the wire to these ranks of the world.
+    fn route(&self, name: &str, world_ranks: &[u32]) -> Result<Route> {
+        let several = || Error::SeveralHosts { group: name.to_owned() };
+        let wire = self.wire.as_deref().ok_or_else(several)?;
+        let neighbourhood = self.neighbourhood()?;
+        let neighbours =
+            world_ranks.iter().map(|&rank| neighbourhood.neighbour(rank).cloned()).collect();
+        Ok(Route::new(wire, name, world_ranks, neighbours, &self.registry))
     }
 
     /// What those of these ranks of the world leave who are on this host.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use consort_store::{Deadline, Error as StoreError, ErrorKind, Reply, Request, Store, Swap};
 
 use self::agreement::{Card, Heard, Meeting, Outcome, Table, agree};
-use super::{Group, Presence, Shared};
+use super::{Carrier, Group, Presence, Shared};
 use crate::engine::{Place, at_once};
 use crate::error::{Error, Result};
 
@@ -125,7 +125,8 @@ impl Group {
         };
         let places = chosen.iter().map(place_of).collect::<Result<Vec<_>>>()?;
         let chosen: Vec<usize> = chosen.iter().map(|&rank| rank as usize).collect();
-        self.of_some(successor(self.name()), &chosen, mine, &places)
+        // MPI may still be at what the others have given up.
+        self.of_some(successor(self.name()), &chosen, mine, &places, Carrier::Host)
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use consort_sys::dtype::Element;
 
-use super::{Group, Member, Rank};
+use super::{Carrier, Group, Member, Rank};
 use crate::call::{Call, Description, Outputs, Purpose};
 use crate::engine::Place;
 use crate::error::{Error, Result};
@@ -134,17 +134,18 @@ impl Group {
         let mut chosen: Vec<usize> = (0..self.world()).filter(is_chosen).collect();
         chosen.sort_by_key(|&rank| cards[rank].key);
         let places: Vec<[u64; 3]> = chosen.iter().map(|&rank| cards[rank].place).collect();
-        self.of_some(name, &chosen, mine, &places)
+        self.of_some(name, &chosen, mine, &places, self.shared.carrier)
     }
 
     /// A new group of these ranks of this one, in this order, who have set these places aside. This one
-    /// is among them.
+    /// is among them. Its data is carried so.
     pub(super) fn of_some(
         &self,
         name: String,
         chosen: &[usize],
         mine: Place,
         places: &[[u64; 3]],
+        carrier: Carrier,
     ) -> Result<Self> {
         let host = &self.members()[self.rank().index()].host;
         let is_here = |(rank, _): &(&usize, _)| self.members()[**rank].host == *host;
@@ -158,7 +159,7 @@ impl Group {
         let rank = chosen.iter().position(|&rank| rank == self.rank().index());
         let rank = Rank(rank.expect("this rank is one of them") as u32);
         let places = Some(Places { mine, offsets });
-        let shared = self.shared.job.form(name, rank, members, world_ranks, places)?;
+        let shared = self.shared.job.form(name, rank, members, world_ranks, places, carrier)?;
         Ok(Self { shared: Arc::new(shared), timeout: self.timeout })
     }
 

@@ -4,11 +4,12 @@ use std::num::{NonZeroU8, NonZeroU32};
 
 use consort_plan::algo;
 
-use super::{Options, Transport};
+use super::{Engine, Options, Transport};
 
 /// What was said; `None` where nothing was. `0` and `auto` ask for the default, but for the port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wishes {
+    pub(crate) engine: Option<Engine>,
     pub(crate) transport: Option<Transport>,
     pub(crate) encrypt: Option<bool>,
     pub(crate) integrity: Option<bool>,
@@ -25,6 +26,9 @@ impl Wishes {
     /// When it has no such value; says which it has.
     pub(crate) fn take(&mut self, variable: &str, value: &str) -> Result<(), String> {
         match variable {
+            "CONSORT_BACKEND" => {
+                self.engine = Some(value.parse().map_err(|error| format!("{error}"))?);
+            }
             "CONSORT_TRANSPORT" => {
                 self.transport = Some(value.parse().map_err(|error| format!("{error}"))?);
             }
@@ -52,6 +56,7 @@ impl Wishes {
     /// These, and the others' where these say nothing.
     pub(crate) fn or(self, others: Self) -> Self {
         Self {
+            engine: self.engine.or(others.engine),
             transport: self.transport.or(others.transport),
             encrypt: self.encrypt.or(others.encrypt),
             integrity: self.integrity.or(others.integrity),
@@ -75,6 +80,7 @@ impl Wishes {
     /// What follows from them.
     pub(crate) fn settle(self) -> Options {
         Options {
+            engine: self.engine.unwrap_or_default(),
             transport: self.transport.unwrap_or_default(),
             encrypt: self.encrypt.unwrap_or_default(),
             integrity: self.integrity.unwrap_or_default(),
@@ -112,7 +118,8 @@ fn check_streams(count: u8) -> Result<u8, String> {
 }
 
 /// The variables that say how data travels.
-pub(crate) const OPTIONS: [&str; 7] = [
+pub(crate) const OPTIONS: [&str; 8] = [
+    "CONSORT_BACKEND",
     "CONSORT_TRANSPORT",
     "CONSORT_ENCRYPT",
     "CONSORT_INTEGRITY",

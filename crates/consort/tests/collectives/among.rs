@@ -14,7 +14,7 @@ use super::works::works;
 conformance! { [shm tcp]
     groups_that_their_members_make_cost_no_memory_descriptors_or_threads
 }
-conformance! { [shm tcp mixed in_process]
+conformance! { [shm tcp mixed in_process mpi]
     members_make_a_group_in_any_order_while_the_others_do_something_else
     groups_that_overlap_are_made_at_the_same_time
     members_make_a_group_while_a_call_of_the_one_they_are_part_of_is_under_way

@@ -9,12 +9,12 @@ use super::reductions::reduce_everything;
 use super::sizes::every_way;
 
 in_worlds! { every_reduction:
-    reductions_are_right_in_a_world_of_2 2 [shm tcp mixed in_process]
+    reductions_are_right_in_a_world_of_2 2 [shm tcp mixed in_process mpi]
     reductions_are_right_in_a_world_of_5 5 [shm]
 }
 
 in_worlds! { every_move:
-    moves_are_right_in_a_world_of_2 2 [shm tcp mixed in_process]
+    moves_are_right_in_a_world_of_2 2 [shm tcp mixed in_process mpi]
     moves_are_right_in_a_world_of_5 5 [shm tcp]
 }
 

@@ -9,7 +9,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::meet::{LIMIT, meet};
 
-conformance! { [shm tcp mixed in_process]
+conformance! { [shm tcp mixed in_process mpi]
     hold_two_ranks_until_the_last_has_come
     hold_five_ranks_until_the_last_has_come
     hold_a_part_of_the_ranks_until_the_last_of_them_has_come

@@ -10,7 +10,7 @@ use super::faults::same_everywhere;
 use super::meet::meet;
 use super::works::works;
 
-conformance! { [shm tcp mixed in_process]
+conformance! { [shm tcp mixed in_process mpi]
     of_ranks_that_do_not_wait_for_each_other_is_noticed_soon
     about_the_operation_or_the_type_is_told_on_every_rank
     about_the_root_is_told_on_every_rank

@@ -11,8 +11,8 @@ use super::reductions::Reduction;
 
 in_worlds! { every_operation:
     buffers_are_right_in_a_world_of_1 1 [shm tcp]
-    buffers_are_right_in_a_world_of_2 2 [shm tcp in_process]
-    buffers_are_right_in_a_world_of_3 3 [shm tcp mixed]
+    buffers_are_right_in_a_world_of_2 2 [shm tcp in_process mpi]
+    buffers_are_right_in_a_world_of_3 3 [shm tcp mixed mpi]
     buffers_are_right_in_a_world_of_4 4 [shm in_process]
     buffers_are_right_in_a_world_of_5 5 [shm]
     buffers_are_right_in_a_world_of_8 8 [shm]

@@ -10,9 +10,9 @@ use super::sizes::{every_edge, long};
 
 in_worlds! { every_move:
     are_right_in_a_world_of_1 1 [shm tcp]
-    are_right_in_a_world_of_2 2 [shm tcp in_process]
-    are_right_in_a_world_of_3 3 [shm tcp]
-    are_right_in_a_world_of_4 4 [shm mixed in_process]
+    are_right_in_a_world_of_2 2 [shm tcp in_process mpi]
+    are_right_in_a_world_of_3 3 [shm tcp mpi]
+    are_right_in_a_world_of_4 4 [shm mixed in_process mpi]
     are_right_in_a_world_of_5 5 [shm tcp]
     are_right_in_a_world_of_8 8 [shm]
 }

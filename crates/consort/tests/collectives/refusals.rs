@@ -10,7 +10,7 @@ use super::meet::meet;
 use super::oracle::operations;
 use super::works::works;
 
-conformance! { [shm tcp mixed in_process]
+conformance! { [shm tcp mixed in_process mpi]
     a_root_that_does_not_exist_is_refused
     what_only_the_root_gives_is_given_by_the_root_only
     counts_that_do_not_add_up_are_refused

@@ -9,7 +9,7 @@ use super::oracle::combine;
 
 in_worlds! { every_method:
     of_all_types_are_handled_in_a_world_of_1 1 [shm tcp]
-    of_all_types_are_handled_in_a_world_of_2 2 [shm tcp in_process]
+    of_all_types_are_handled_in_a_world_of_2 2 [shm tcp in_process mpi]
     of_all_types_are_handled_in_a_world_of_3 3 [shm tcp mixed]
     of_all_types_are_handled_in_a_world_of_4 4 [shm in_process]
     of_all_types_are_handled_in_a_world_of_5 5 [shm]

@@ -13,7 +13,7 @@ use super::works::works;
 conformance! { [shm tcp]
     groups_that_come_and_go_cost_no_memory_descriptors_or_threads
 }
-conformance! { [shm tcp mixed in_process]
+conformance! { [shm tcp mixed in_process mpi]
     keys_say_the_order_and_ranks_where_keys_are_equal
     colours_part_a_group_and_the_parts_work_at_the_same_time
     ranks_with_different_lists_hear_of_both_and_the_group_goes_on

@@ -12,7 +12,7 @@ use super::works::works;
 conformance! { [shm tcp in_process]
     thousands_of_small_calls_of_8_ranks_come_to_an_end
 }
-conformance! { [shm tcp mixed in_process]
+conformance! { [shm tcp mixed in_process mpi]
     each_with_a_group_of_its_own_work_at_the_same_time
     that_share_a_group_of_one_rank_are_served_one_after_the_other
     that_share_a_group_may_call_it_in_turn

@@ -1,6 +1,6 @@
 //! How the ranks of a test meet, for every kind of group.
 
-use consort::{Builder, Transport};
+use consort::{Builder, Engine, Transport};
 use consort_testkit::{Context, Kind};
 
 /// A builder that knows this rank, where it meets the others, and over what data is to travel.
@@ -21,6 +21,7 @@ pub(crate) fn invited_to(ctx: &Context, world: u32) -> Builder {
     let builder = Builder::new().address(&format!("file://{}{asking}", path.display())).unwrap();
     match ctx.kind() {
         Kind::Tcp => builder.transport(Transport::Tcp),
+        Kind::Mpi => builder.engine(Engine::Mpi),
         _ => builder,
     }
 }

@@ -11,7 +11,7 @@ use super::meet::{connect, meet, works};
 conformance! { [shm tcp mixed]
     a_rank_that_is_killed_before_it_asks_for_its_group_is_named_by_its_row
 }
-conformance! { [shm tcp mixed in_process]
+conformance! { [shm tcp mixed in_process mpi]
     ranks_that_wait_in_a_circle_are_named_at_the_deadline
 }
 

@@ -8,7 +8,7 @@ use consort_testkit::{Case, conformance};
 
 use super::meet::{has, meet, works};
 
-conformance! { [shm tcp mixed in_process]
+conformance! { [shm tcp mixed in_process mpi]
     every_dimension_has_the_groups_that_the_rows_say
     ranks_in_any_order_have_the_groups_that_the_rows_say
     ranks_outside_do_something_else

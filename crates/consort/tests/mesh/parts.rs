@@ -5,7 +5,7 @@ use consort_testkit::{Case, conformance};
 
 use super::meet::{has, meet, works};
 
-conformance! { [shm tcp mixed in_process]
+conformance! { [shm tcp mixed in_process mpi]
     parts_of_a_mesh_have_its_groups
     one_dimension_of_several_is_a_group
     several_dimensions_of_one_are_groups

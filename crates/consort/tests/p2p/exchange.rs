@@ -5,7 +5,7 @@ use consort_testkit::{Case, conformance};
 
 use super::{RING, coded, meet, room};
 
-conformance! { [shm tcp mixed in_process]
+conformance! { [shm tcp mixed in_process mpi]
     messages_of_all_sizes_arrive_as_they_were_sent
     elements_of_every_kind_arrive
     ten_thousand_messages_go_to_and_fro

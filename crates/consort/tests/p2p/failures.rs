@@ -12,7 +12,7 @@ conformance! { [shm tcp mixed]
     a_peer_that_is_killed_while_its_message_is_waited_for_is_named
     a_peer_that_is_killed_while_anybody_is_waited_for_is_named
 }
-conformance! { [shm tcp mixed in_process]
+conformance! { [shm tcp mixed in_process mpi]
     whoever_waits_for_a_message_hears_that_the_group_was_aborted
     a_short_message_to_a_rank_that_has_left_is_refused_and_not_lost_in_silence
     a_message_that_does_not_come_in_time_is_an_error_and_the_group_goes_on

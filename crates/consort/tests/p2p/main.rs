@@ -35,6 +35,8 @@ fn room<T: Element>(count: usize) -> Vec<T> {
 fn capacity(ctx: &Context) -> usize {
     match ctx.kind() {
         Kind::Shm | Kind::InProcess => RING,
+        // What MPI takes before it is looked at, and no more than that.
+        Kind::Mpi => 512 << 10,
         // A window, and no more than that.
         Kind::Tcp | Kind::Mixed => 16 << 20,
     }
@@ -63,7 +65,10 @@ fn empty(ctx: &Context, group: &Group, count: u32) {
 
 /// How long messages are of which about a thousand are on their way.
 fn repeats(ctx: &Context) -> usize {
-    if capacity(ctx) == RING { 1 } else { 4096 }
+    match ctx.kind() {
+        Kind::Shm | Kind::InProcess | Kind::Mpi => 1,
+        Kind::Tcp | Kind::Mixed => 4096,
+    }
 }
 
 /// How many bytes a ring has.

@@ -5,7 +5,7 @@ use consort_testkit::{Case, conformance};
 
 use super::{RING, capacity, coded, meet, room};
 
-conformance! { [shm tcp mixed in_process]
+conformance! { [shm tcp mixed in_process mpi]
     a_rank_hears_all_others_in_turn
     tags_are_received_in_another_order_than_they_were_sent
     a_message_from_anybody_may_be_long

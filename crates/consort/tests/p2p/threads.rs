@@ -7,7 +7,7 @@ use consort_testkit::{Case, conformance};
 
 use super::{RING, coded, meet, room};
 
-conformance! { [shm tcp mixed in_process]
+conformance! { [shm tcp mixed in_process mpi]
     threads_wait_for_messages_with_different_tags_while_another_runs_collectives
     threads_that_wait_for_the_same_tag_get_a_message_each
 }

@@ -145,6 +145,24 @@ impl Route {
         }
     }
 
+    /// Says in the store that this rank waits in a call, for those who cannot see that.
+    pub(in crate::engine) fn say_come(&self, number: u64) {
+        let Inner { store, group, me, .. } = &*self.0;
+        if !self.is_store_silent() {
+            let told = store.set(&come_key(*group, *me), &number.to_le_bytes());
+            *self.silence() = told.is_err().then(Instant::now);
+        }
+    }
+
+    /// The last call in which a rank has said so.
+    pub(in crate::engine) fn last_come(&self, rank: usize) -> Option<u64> {
+        if self.is_store_silent() {
+            return None;
+        }
+        let told = self.0.store.get(&come_key(self.0.group, rank), Deadline::now()).ok()?;
+        Some(u64::from_le_bytes(told.try_into().ok()?))
+    }
+
     /// Whether the store has not answered lately.
     fn is_store_silent(&self) -> bool {
         self.silence().is_some_and(|since| since.elapsed() < LEFT_ALONE)
@@ -312,6 +330,10 @@ fn id(name: &str) -> u64 {
 
 fn end_key(group: u64) -> String {
     format!("ended/{group:016x}")
+}
+
+fn come_key(group: u64, rank: usize) -> String {
+    format!("come/{group:016x}/{rank}")
 }
 
 fn left_key(group: u64, rank: usize) -> String {

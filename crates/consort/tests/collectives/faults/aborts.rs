@@ -8,7 +8,7 @@ use consort_testkit::{Case, conformance};
 use crate::meet::meet;
 use crate::works::works;
 
-conformance! { [shm tcp mixed in_process]
+conformance! { [shm tcp mixed in_process mpi]
     a_group_that_a_rank_gives_up_ends_for_all_who_wait_in_it
     a_rank_that_need_not_wait_hears_of_a_group_that_was_given_up
 }

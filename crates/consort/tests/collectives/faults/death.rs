@@ -10,7 +10,7 @@ use consort_testkit::{Case, Context, Job, Outcome, conformance, names_in_shared_
 use super::{names_the_dead, stream};
 use crate::meet::meet;
 
-conformance! { [shm tcp mixed in_process] a_rank_that_panics_is_named_by_all_others }
+conformance! { [shm tcp mixed in_process mpi] a_rank_that_panics_is_named_by_all_others }
 
 /// Ranks are killed one after the other, from the last on. Every time those that are left have a
 /// group of their own, made before.

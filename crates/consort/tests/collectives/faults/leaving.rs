@@ -14,7 +14,7 @@ conformance! { [shm tcp mixed]
     what_a_rank_gave_last_is_read_after_it_has_gone
     a_rank_that_exits_without_leaving_disturbs_nobody_who_reads_its_last_word
 }
-conformance! { [shm tcp mixed in_process]
+conformance! { [shm tcp mixed in_process mpi]
     a_rank_that_leaves_early_is_named_by_all_others_while_it_lives
     groups_are_left_in_any_order
 }

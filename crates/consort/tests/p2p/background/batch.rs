@@ -5,7 +5,7 @@ use consort_testkit::{Case, Context, conformance};
 
 use crate::{coded, meet, room};
 
-conformance! { [shm tcp mixed in_process]
+conformance! { [shm tcp mixed in_process mpi]
     ranks_that_all_send_first_do_not_wait_for_each_other_in_vain
     ranks_that_all_receive_first_do_not_wait_for_each_other_in_vain
     ranks_that_begin_in_different_orders_do_not_wait_for_each_other_in_vain

@@ -8,7 +8,7 @@ use consort_testkit::{Case, conformance};
 use super::left_alone;
 use crate::{RING, coded, meet, room};
 
-conformance! { [shm tcp mixed in_process]
+conformance! { [shm tcp mixed in_process mpi]
     a_message_that_is_waited_for_does_not_keep_queued_calls
     a_queued_call_that_waits_does_not_keep_messages
     a_thread_that_is_in_a_collective_does_not_keep_messages

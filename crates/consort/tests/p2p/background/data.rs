@@ -8,7 +8,7 @@ use consort_testkit::{Case, conformance};
 use super::left_alone;
 use crate::{RING, coded, meet, room};
 
-conformance! { [shm tcp mixed in_process]
+conformance! { [shm tcp mixed in_process mpi]
     messages_of_all_sizes_arrive_as_they_were_sent
     ranks_pass_much_around_in_a_circle
     borrowed_buffers_are_sent_and_received_when_a_scope_ends

@@ -9,7 +9,7 @@ use consort_testkit::{Case, conformance};
 use super::{LONG, left_alone};
 use crate::{RING, capacity, coded, meet, room};
 
-conformance! { [shm tcp mixed in_process]
+conformance! { [shm tcp mixed in_process mpi]
     a_rank_that_left_is_not_waited_for
     a_message_whose_work_is_dropped_goes_on
 }

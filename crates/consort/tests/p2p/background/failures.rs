@@ -11,7 +11,7 @@ use crate::{RING, SHORT, capacity, coded, empty, fill, meet, room};
 conformance! { [shm tcp mixed]
     a_peer_that_is_killed_ends_all_that_waits_and_the_buffers_come_back
 }
-conformance! { [shm tcp mixed in_process]
+conformance! { [shm tcp mixed in_process mpi]
     a_message_that_does_not_come_in_time_is_an_error_and_the_group_goes_on
     a_message_that_had_no_room_in_time_is_not_sent_and_those_behind_it_are
     a_message_that_is_cut_off_in_the_middle_ends_the_group

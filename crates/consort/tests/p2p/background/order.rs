@@ -9,7 +9,7 @@ use consort_testkit::{Case, conformance};
 use super::left_alone;
 use crate::{RING, SHORT, capacity, coded, meet, room};
 
-conformance! { [shm tcp mixed in_process]
+conformance! { [shm tcp mixed in_process mpi]
     messages_do_not_overtake_each_other_whoever_waits_for_them
     a_blocking_send_goes_behind_those_that_were_made_before_it
     receives_get_messages_in_the_order_in_which_they_were_made

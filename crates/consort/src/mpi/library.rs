@@ -1,0 +1,110 @@
+//! Finding the library, and beginning MPI with it.
+
+use std::env;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use consort_sys::dl::Library;
+
+use super::ending::{self, Hold};
+use super::table::{Comm, MpiError, Table};
+use crate::error::{Error, Result};
+
+/// The MPI of this process. There is one, for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Mpi {
+    pub(super) table: Table,
+    /// All processes that began together.
+    pub(super) world: Comm,
+    /// What it was found by.
+    path: PathBuf,
+    /// Whether somebody else has begun it here, and so ends it.
+    is_guest: bool,
+}
+
+impl Mpi {
+    /// Finds it and begins it, unless that was done before. Waits for all processes that the launcher has
+    /// started to begin it too.
+    ///
+    /// # Errors
+    /// When there is none, or it cannot be used. It is not tried again.
+    fn open() -> Result<&'static Self> {
+        let opened = OPENED.get_or_init(|| {
+            let mpi = Box::leak(Box::new(Self::begin()?));
+            if !mpi.is_guest {
+                ending::end_with_process(mpi);
+            }
+            Ok(mpi)
+        });
+        match opened {
+            Ok(mpi) if mpi.table.has_ended() == Ok(true) => {
+                Err(Error::Mpi("it has ended in this process, and begins once".to_owned()))
+            }
+            Ok(mpi) => Ok(mpi),
+            Err(why) => Err(Error::Mpi(why.clone())),
+        }
+    }
+
+    /// The same, for a process that is this rank of so many, in MPI too.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub(crate) fn open_as(rank: u32, world: u32) -> Result<&'static Self> {
+        let mpi = Self::open()?;
+        let (number, size) = (mpi.world.me, mpi.world.world);
+        if (number, size) == (rank as usize, world as usize) {
+            return Ok(mpi);
+        }
+        let path = mpi.path.display();
+        Err(Error::Mpi(match size {
+            1 => format!(
+                "this process is rank {rank} of {world}, but {path} knows of no other process: MPI connects \
+                 those that its own launcher has started; use mpiexec or srun, of this same MPI"
+            ),
+            _ => format!(
+                "this process is rank {rank} of {world}, but number {number} of {size} in {path}: give all \
+                 ranks the numbers that they have in MPI"
+            ),
+        }))
+    }
+
+    /// Keeps it from ending.
+    pub(crate) fn hold(&'static self) -> Hold {
+        Hold::new(self)
+    }
+
+    fn begin() -> Result<Self, String> {
+        let library = Library::open(candidates()).map_err(|error| {
+            format!(
+                "no library with MPI's standard interface could be loaded ({error}); name it in {LIBRARY}"
+            )
+        })?;
+        let path = library.path().to_owned();
+        let in_it = |error: MpiError| format!("{}: {error}", path.display());
+        let table = Table::of(&library).map_err(in_it)?;
+        let is_guest = table.has_begun().map_err(in_it)?;
+        if !is_guest {
+            table.begin().map_err(in_it)?;
+        }
+        table.check_threads().map_err(in_it)?;
+        let world = table.world().map_err(in_it)?;
+        Ok(Self { table, world, path, is_guest })
+    }
+}
+
+/// Where it may be: where the environment says; where the system looks; in the virtual environment that is
+/// active, which a package of PyPI puts it into.
+fn candidates() -> Vec<PathBuf> {
+    if let Some(path) = env::var_os(LIBRARY).filter(|path| !path.is_empty()) {
+        return vec![path.into()];
+    }
+    let folder = env::var_os("VIRTUAL_ENV").map(|folder| PathBuf::from(folder).join("lib"));
+    let there = folder.iter().flat_map(|folder| NAMES.map(|name| folder.join(name)));
+    NAMES.iter().map(PathBuf::from).chain(there).collect()
+}
+
+static OPENED: OnceLock<Result<&'static Mpi, String>> = OnceLock::new();
+/// The variable that names the library.
+pub(crate) const LIBRARY: &str = "CONSORT_MPI_LIBRARY";
+/// What the library is called. Without a number it is for linkers, but may be the library itself.
+const NAMES: [&str; 3] = ["libmpi_abi.so.1", "libmpi_abi.so.0", "libmpi_abi.so"];

@@ -1,0 +1,469 @@
+//! The wall between pointers and owned memory: the one place that calls MPI.
+//!
+//! What makes its calls safe is ownership. An operation is given [memory](Memory) and the
+//! [task](Task) that says how much of it is used, which is checked; both stay with the operation until MPI
+//! says that it is done, and if nobody waits for that they are never freed.
+#![allow(unsafe_code, reason = "MPI is called here, and nowhere else")]
+
+mod functions;
+mod task;
+
+use std::ffi::{CStr, c_char, c_int};
+use std::fmt;
+use std::ptr;
+
+use consort_sys::dl::Library;
+
+pub(crate) use self::functions::Arithmetic;
+use self::functions::{
+    BYTE, COMM_NULL, Count, ERRORS_RETURN, Functions, GROUP_NULL, Handle, MAX_ERROR_STRING,
+    MESSAGE_NULL, REQUEST_NULL, SUCCESS, Status, TAG, THREAD_MULTIPLE, VERSION, WORLD,
+};
+pub(crate) use self::task::{Parts, Task};
+use super::memory::Memory;
+
+/// A loaded MPI.
+#[derive(Debug)]
+pub(super) struct Table {
+    functions: Functions,
+}
+
+/// A communicator: ranks that MPI carries data between. Whoever has made one frees it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Comm {
+    handle: Handle,
+    pub(super) me: usize,
+    pub(super) world: usize,
+}
+
+/// Something that MPI is at, with the memory that it is lent for that.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    table: &'static Table,
+    request: Handle,
+    /// What MPI may read and write until it is done. Dropped before that, it is left to MPI for good.
+    lent: Option<(Task, Memory)>,
+}
+
+/// What MPI says is wrong, in its own words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MpiError {
+    what: &'static str,
+    text: String,
+}
+
+impl MpiError {
+    pub(super) fn new(what: &'static str, text: impl Into<String>) -> Self {
+        Self { what, text: text.into() }
+    }
+}
+
+impl fmt::Display for MpiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.text)
+    }
+}
+
+impl std::error::Error for MpiError {}
+
+impl Table {
+    /// The one in this library.
+    ///
+    /// # Errors
+    /// When it has not all functions that the standard says it has, or is of another version of the interface.
+    pub(super) fn of(library: &Library) -> Result<Self, MpiError> {
+        let missing = |name: &CStr| MpiError::new("loading MPI", format!("it has no {name:?}"));
+        let table = Self { functions: Functions::of(library).map_err(missing)? };
+        let (mut major, mut minor) = (0, 0);
+        // SAFETY: both are numbers of this frame, which it writes.
+        let code = unsafe { (table.functions.abi_version)(&mut major, &mut minor) };
+        table.check("MPI_Abi_get_version", code)?;
+        match major {
+            VERSION => Ok(table),
+            _ => Err(MpiError::new(
+                "loading MPI",
+                format!(
+                    "its binary interface is version {major}.{minor}, and this is for {VERSION}"
+                ),
+            )),
+        }
+    }
+
+    /// Whether MPI has begun in this process, whoever has begun it.
+    pub(super) fn has_begun(&self) -> Result<bool, MpiError> {
+        let mut flag = 0;
+        // SAFETY: it writes a number of this frame, and may be called at any time.
+        let code = unsafe { (self.functions.initialized)(&mut flag) };
+        self.check("MPI_Initialized", code)?;
+        Ok(flag != 0)
+    }
+
+    /// Whether MPI has ended in this process.
+    pub(super) fn has_ended(&self) -> Result<bool, MpiError> {
+        let mut flag = 0;
+        // SAFETY: it writes a number of this frame, and may be called at any time.
+        let code = unsafe { (self.functions.finalized)(&mut flag) };
+        self.check("MPI_Finalized", code)?;
+        Ok(flag != 0)
+    }
+
+    /// Begins MPI in this process, and has it return errors instead of ending the job.
+    pub(super) fn begin(&self) -> Result<(), MpiError> {
+        let mut level = 0;
+        let (none, nothing) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: the standard allows to give no arguments; the level is a number of this frame.
+        let code =
+            unsafe { (self.functions.init_thread)(none, nothing, THREAD_MULTIPLE, &mut level) };
+        self.check("MPI_Init_thread", code)?;
+        self.return_errors(WORLD)
+    }
+
+    /// Makes sure that several threads may call it at once.
+    pub(super) fn check_threads(&self) -> Result<(), MpiError> {
+        let mut level = 0;
+        // SAFETY: it writes a number of this frame.
+        let code = unsafe { (self.functions.query_thread)(&mut level) };
+        self.check("MPI_Query_thread", code)?;
+        match level {
+            THREAD_MULTIPLE.. => Ok(()),
+            _ => Err(MpiError::new(
+                "beginning MPI",
+                "it allows calls of one thread only: have it initialised with MPI_THREAD_MULTIPLE",
+            )),
+        }
+    }
+
+    /// Ends MPI in this process, for good.
+    pub(super) fn end(&self) -> Result<(), MpiError> {
+        // SAFETY: whoever calls MPI later gets an error of it.
+        let code = unsafe { (self.functions.finalize)() };
+        self.check("MPI_Finalize", code)
+    }
+
+    /// All processes that began MPI together.
+    pub(super) fn world(&self) -> Result<Comm, MpiError> {
+        self.comm(WORLD)
+    }
+
+    /// A new communicator of these ranks of all processes, this one among them, made by all of them with this
+    /// tag. Waits for them.
+    pub(super) fn among(&self, ranks: &[c_int], tag: c_int) -> Result<Comm, MpiError> {
+        let Functions { comm_group, group_incl, group_free, comm_create_group, .. } =
+            &self.functions;
+        let (mut all, mut some, mut comm) = (GROUP_NULL, GROUP_NULL, COMM_NULL);
+        // SAFETY: it writes a handle of this frame.
+        let code = unsafe { comm_group(WORLD, &mut all) };
+        self.check("MPI_Comm_group", code)?;
+        // SAFETY: the list is as long as it says, and the handle is of this frame.
+        let code = unsafe { group_incl(all, ranks.len() as c_int, ranks.as_ptr(), &mut some) };
+        let chosen = self.check("MPI_Group_incl", code);
+        // SAFETY: the group was made above and is used no more.
+        unsafe { group_free(&mut all) };
+        chosen?;
+        // SAFETY: it writes a handle of this frame.
+        let code = unsafe { comm_create_group(WORLD, some, tag, &mut comm) };
+        let made = self.check("MPI_Comm_create_group", code);
+        // SAFETY: the group was made above and is used no more.
+        unsafe { group_free(&mut some) };
+        made?;
+        self.return_errors(comm)?;
+        self.comm(comm)
+    }
+
+    /// Lets go of a communicator that was [made](Self::among) and is used no more. What it is at goes on.
+    pub(super) fn free(&self, mut comm: Comm) -> Result<(), MpiError> {
+        // SAFETY: the handle is of this frame; what it stands for MPI keeps for as long as it needs it.
+        let code = unsafe { (self.functions.comm_free)(&mut comm.handle) };
+        self.check("MPI_Comm_free", code)
+    }
+
+    /// Begins with an operation of all ranks, in which each takes part with its own memory.
+    pub(super) fn start(
+        &'static self,
+        comm: Comm,
+        task: Task,
+        mut memory: Memory,
+    ) -> Result<Pending, MpiError> {
+        let (reads, writes) = task.needs(comm.me, comm.world);
+        let send = memory.send.of(reads).as_ptr().cast();
+        let receive = memory.receive.of(writes).as_mut_ptr().cast();
+        let (comm, f) = (comm.handle, &self.functions);
+        let mut request = REQUEST_NULL;
+        let ask = &mut request;
+        // What is lent stays where it is until MPI is done with it: see `Pending`. That it is enough is checked
+        // above, for the parts as for the whole.
+        let (what, code) = match &task {
+            Task::Barrier => {
+                // SAFETY: it writes a handle of this frame.
+                ("MPI_Ibarrier", unsafe { (f.barrier)(comm, ask) })
+            }
+            Task::Combine { how, count } => {
+                let (count, kind) = (*count as Count, how.datatype);
+                // SAFETY: both have so many numbers, aligned for any.
+                let code = unsafe { (f.all_reduce)(send, receive, count, kind, how.op, comm, ask) };
+                ("MPI_Iallreduce", code)
+            }
+            Task::CombineAt { root, how, count } => {
+                let (count, kind, root) = (*count as Count, how.datatype, *root as c_int);
+                // SAFETY: both have so many numbers, aligned for any, the second on the root.
+                let code =
+                    unsafe { (f.reduce)(send, receive, count, kind, how.op, root, comm, ask) };
+                ("MPI_Ireduce", code)
+            }
+            Task::CombineParts { how, parts } => {
+                let Parts::Each { sizes, .. } = parts else {
+                    unreachable!("its parts are a list");
+                };
+                let (sizes, kind) = (sizes.as_ptr(), how.datatype);
+                // SAFETY: there are as many numbers to read as the list says together, and as many to write as
+                // it says of this rank; it has one for each rank, and stays with what is lent.
+                let code =
+                    unsafe { (f.reduce_scatter)(send, receive, sizes, kind, how.op, comm, ask) };
+                ("MPI_Ireduce_scatter", code)
+            }
+            Task::Spread { root, bytes } => {
+                let (bytes, root) = (*bytes as Count, *root as c_int);
+                // SAFETY: there are so many bytes.
+                ("MPI_Ibcast", unsafe { (f.broadcast)(receive, bytes, BYTE, root, comm, ask) })
+            }
+            Task::GatherAll { mine, parts: Parts::Equal(each) } => {
+                let (mine, each) = (*mine as Count, *each as Count);
+                // SAFETY: there are so many bytes to read, and as many of each rank to write.
+                let code =
+                    unsafe { (f.all_gather)(send, mine, BYTE, receive, each, BYTE, comm, ask) };
+                ("MPI_Iallgather", code)
+            }
+            Task::GatherAll { mine, parts: Parts::Each { sizes, places } } => {
+                let (mine, sizes, places) = (*mine as Count, sizes.as_ptr(), places.as_ptr());
+                // SAFETY: there are so many bytes to read, and as many to write as the lists say, which have a
+                // part of each rank and stay with what is lent.
+                let code = unsafe {
+                    (f.all_gather_v)(send, mine, BYTE, receive, sizes, places, BYTE, comm, ask)
+                };
+                ("MPI_Iallgatherv", code)
+            }
+            Task::Gather { root, mine, parts: Parts::Equal(each) } => {
+                let (mine, each, root) = (*mine as Count, *each as Count, *root as c_int);
+                // SAFETY: there are so many bytes to read, and on the root as many of each rank to write.
+                let code =
+                    unsafe { (f.gather)(send, mine, BYTE, receive, each, BYTE, root, comm, ask) };
+                ("MPI_Igather", code)
+            }
+            Task::Gather { root, mine, parts: Parts::Each { sizes, places } } => {
+                let (mine, root) = (*mine as Count, *root as c_int);
+                let (sizes, places) = (sizes.as_ptr(), places.as_ptr());
+                // SAFETY: as above, with lists that the root alone looks at, and which stay with what is lent.
+                let code = unsafe {
+                    (f.gather_v)(send, mine, BYTE, receive, sizes, places, BYTE, root, comm, ask)
+                };
+                ("MPI_Igatherv", code)
+            }
+            Task::Scatter { root, mine, parts: Parts::Equal(each) } => {
+                let (mine, each, root) = (*mine as Count, *each as Count, *root as c_int);
+                // SAFETY: on the root there are so many bytes of each rank to read, and as many to write as given.
+                let code =
+                    unsafe { (f.scatter)(send, each, BYTE, receive, mine, BYTE, root, comm, ask) };
+                ("MPI_Iscatter", code)
+            }
+            Task::Scatter { root, mine, parts: Parts::Each { sizes, places } } => {
+                let (mine, root) = (*mine as Count, *root as c_int);
+                let (sizes, places) = (sizes.as_ptr(), places.as_ptr());
+                // SAFETY: as above, with lists that the root alone looks at, and which stay with what is lent.
+                let code = unsafe {
+                    (f.scatter_v)(send, sizes, places, BYTE, receive, mine, BYTE, root, comm, ask)
+                };
+                ("MPI_Iscatterv", code)
+            }
+            Task::Exchange { sent: Parts::Equal(sent), received: Parts::Equal(received) } => {
+                let (sent, received) = (*sent as Count, *received as Count);
+                // SAFETY: there are so many bytes for each rank to read, and as many of each to write as given.
+                let code =
+                    unsafe { (f.all_to_all)(send, sent, BYTE, receive, received, BYTE, comm, ask) };
+                ("MPI_Ialltoall", code)
+            }
+            Task::Exchange {
+                sent: Parts::Each { sizes: out, places: from },
+                received: Parts::Each { sizes: come, places: to },
+            } => {
+                let (out, from) = (out.as_ptr(), from.as_ptr());
+                let (come, to) = (come.as_ptr(), to.as_ptr());
+                // SAFETY: there is as much to read and to write as the lists say, which have a part of each rank
+                // and stay with what is lent.
+                let code = unsafe {
+                    (f.all_to_all_v)(send, out, from, BYTE, receive, come, to, BYTE, comm, ask)
+                };
+                ("MPI_Ialltoallv", code)
+            }
+            Task::Exchange { .. } | Task::Message { .. } => {
+                unreachable!("both parts are of one form, and a message is no operation of all")
+            }
+        };
+        let pending = Pending { table: self, request, lent: Some((task, memory)) };
+        self.check(what, code)?;
+        Ok(pending)
+    }
+
+    /// Begins to send the first bytes of memory to a rank. If that is to be done only when the rank has begun to
+    /// receive them, it can be known how much is on its way.
+    pub(super) fn send(
+        &'static self,
+        comm: Comm,
+        to: usize,
+        bytes: usize,
+        mut memory: Memory,
+        when_received: bool,
+    ) -> Result<Pending, MpiError> {
+        let mut request = REQUEST_NULL;
+        let (data, count) = (memory.send.of(bytes).as_ptr().cast(), bytes as Count);
+        let send = match when_received {
+            true => self.functions.send_synchronously,
+            false => self.functions.send,
+        };
+        // SAFETY: there are so many bytes, which stay where they are until MPI is done: see `Pending`.
+        let code = unsafe { send(data, count, BYTE, to as c_int, TAG, comm.handle, &mut request) };
+        let lent = Some((Task::Message { bytes, comes: false }, memory));
+        let pending = Pending { table: self, request, lent };
+        self.check("MPI_Isend", code)?;
+        Ok(pending)
+    }
+
+    /// Begins to receive the next message of a rank, if one has come of at most so many bytes.
+    ///
+    /// # Errors
+    /// Of MPI; and when the message is longer.
+    pub(super) fn receive(
+        &'static self,
+        comm: Comm,
+        from: usize,
+        most: usize,
+        memory: &mut Memory,
+    ) -> Result<Option<Pending>, MpiError> {
+        let (mut flag, mut message) = (0, MESSAGE_NULL);
+        let mut status = Status::default();
+        let f = &self.functions;
+        let (source, comm) = (from as c_int, comm.handle);
+        // SAFETY: it writes numbers and a handle of this frame.
+        let code = unsafe { (f.probe)(source, TAG, comm, &mut flag, &mut message, &mut status) };
+        self.check("MPI_Improbe", code)?;
+        if flag == 0 {
+            return Ok(None);
+        }
+        let mut count: Count = 0;
+        // SAFETY: the status was written above.
+        let code = unsafe { (f.get_count)(&status, BYTE, &mut count) };
+        self.check("MPI_Get_count", code)?;
+        let bytes = usize::try_from(count).ok().filter(|&bytes| bytes <= most);
+        let Some(bytes) = bytes else {
+            let text =
+                format!("a message of {count} bytes, more than the {most} that are sent at once");
+            return Err(MpiError::new("MPI_Improbe", text));
+        };
+        let mut memory = std::mem::take(memory);
+        let (room, mut request) = (memory.receive.of(bytes).as_mut_ptr().cast(), REQUEST_NULL);
+        // SAFETY: there is room for so many bytes, which stays where it is until MPI is done: see `Pending`.
+        let code = unsafe { (f.receive)(room, count, BYTE, &mut message, &mut request) };
+        let lent = Some((Task::Message { bytes, comes: true }, memory));
+        let pending = Pending { table: self, request, lent };
+        self.check("MPI_Imrecv", code)?;
+        Ok(Some(pending))
+    }
+
+    fn comm(&self, handle: Handle) -> Result<Comm, MpiError> {
+        let (mut rank, mut size) = (0, 0);
+        // SAFETY: it writes a number of this frame.
+        let code = unsafe { (self.functions.comm_rank)(handle, &mut rank) };
+        self.check("MPI_Comm_rank", code)?;
+        // SAFETY: it writes a number of this frame.
+        let code = unsafe { (self.functions.comm_size)(handle, &mut size) };
+        self.check("MPI_Comm_size", code)?;
+        Ok(Comm { handle, me: rank as usize, world: size as usize })
+    }
+
+    /// Has a communicator return errors instead of ending the job.
+    fn return_errors(&self, comm: Handle) -> Result<(), MpiError> {
+        // SAFETY: both are handles of MPI's.
+        let code = unsafe { (self.functions.comm_set_errhandler)(comm, ERRORS_RETURN) };
+        self.check("MPI_Comm_set_errhandler", code)
+    }
+
+    #[inline]
+    fn check(&self, what: &'static str, code: c_int) -> Result<(), MpiError> {
+        if code == SUCCESS { Ok(()) } else { Err(self.error(what, code)) }
+    }
+
+    #[cold]
+    fn error(&self, what: &'static str, code: c_int) -> MpiError {
+        let mut text = [0_u8; MAX_ERROR_STRING];
+        let mut len = 0;
+        let words = text.as_mut_ptr().cast::<c_char>();
+        // SAFETY: there is room for the longest text that there is, and the length is a number of this frame.
+        let told = unsafe { (self.functions.error_string)(code, words, &mut len) };
+        let len = usize::try_from(len).unwrap_or(0).min(MAX_ERROR_STRING);
+        match told {
+            SUCCESS => MpiError::new(what, String::from_utf8_lossy(&text[..len]).trim_end()),
+            _ => MpiError::new(what, format!("error {code}")),
+        }
+    }
+}
+
+impl Pending {
+    /// Whether MPI is done with it. Whoever asks has MPI go on with all that it is at.
+    ///
+    /// # Errors
+    /// When it has failed: what it was lent stays with MPI.
+    #[inline]
+    pub(crate) fn is_done(&mut self) -> Result<bool, MpiError> {
+        if self.request == REQUEST_NULL {
+            return Ok(true);
+        }
+        let mut flag = 0;
+        // SAFETY: the request is this one's, not done yet, and the flag is of this frame. No status is asked for.
+        let code =
+            unsafe { (self.table.functions.test)(&mut self.request, &mut flag, ptr::null_mut()) };
+        if code != SUCCESS {
+            self.leave();
+            return Err(self.table.error("MPI_Test", code));
+        }
+        Ok(flag != 0)
+    }
+
+    /// What it was lent, once it is done.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub(crate) fn into_memory(mut self) -> Memory {
+        assert_eq!(self.request, REQUEST_NULL, "MPI is done with it");
+        let (_, memory) = self.lent.take().expect("it was lent when it began");
+        memory
+    }
+
+    /// How many bytes a message has.
+    pub(crate) fn bytes(&self) -> usize {
+        match &self.lent {
+            Some((Task::Message { bytes, .. }, _)) => *bytes,
+            _ => 0,
+        }
+    }
+
+    /// Leaves what it was lent to MPI.
+    fn leave(&mut self) {
+        std::mem::forget(self.lent.take());
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if self.request != REQUEST_NULL {
+            self.leave();
+        }
+    }
+}
+
+/// Has something done when the process ends in good order.
+pub(super) fn at_exit(act: extern "C" fn()) {
+    unsafe extern "C" {
+        safe fn atexit(act: extern "C" fn()) -> c_int;
+    }
+    // If there is no room for it the process ends without.
+    let _ = atexit(act);
+}
