@@ -14,8 +14,9 @@ pub(crate) use self::invitation::Invitation;
 use self::invitation::incomplete;
 pub(crate) use self::listening::Listening;
 use crate::debug::DebugLevel;
+use crate::engines;
 use crate::environment::{Said, Variables};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::meeting;
 use crate::mpi::{self, Introduced};
@@ -373,9 +374,11 @@ impl Builder {
             return self.join();
         }
         match self.chosen_engine() {
-            Engine::Fake => self.pretend(),
-            _ => meeting::hold(&self.introduced()?.complete()?, Vec::new()),
+            Engine::Fake => return self.pretend(),
+            Engine::Nccl => engines::nccl().map(drop).map_err(Error::Environment)?,
+            _ => {}
         }
+        meeting::hold(&self.introduced()?.complete()?, Vec::new())
     }
 
     /// Joins a job that runs: waits until its ranks [take this process in](Group::grow), which gives it
@@ -432,7 +435,7 @@ impl Builder {
             && self.environment.world > Some(1)
             && !says_itself
             && !has_secret
-            && matches!(self.chosen_engine(), Engine::Auto | Engine::Mpi)
+            && matches!(self.chosen_engine(), Engine::Auto | Engine::Nccl | Engine::Mpi)
     }
 
     /// One of so many ranks that are not there.

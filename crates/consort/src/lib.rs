@@ -55,6 +55,7 @@ mod delivery;
 pub mod device;
 pub mod duration;
 mod engine;
+pub mod engines;
 mod environment;
 mod error;
 mod exec;

@@ -162,7 +162,7 @@ fn carrier(invitation: &Invitation, job: &Job, members: &[Member]) -> Carrier {
     let is_on_one_host = members.iter().all(|member| member.host == members[0].host);
     match (&job.mpi, invitation.options.engine) {
         (Some(_), Engine::Mpi) => Carrier::Mpi,
-        (Some(_), Engine::Auto) if !is_on_one_host => Carrier::Mpi,
+        (Some(_), Engine::Auto | Engine::Nccl) if !is_on_one_host => Carrier::Mpi,
         _ => Carrier::Host,
     }
 }

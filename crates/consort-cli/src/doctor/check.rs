@@ -2,6 +2,7 @@
 
 mod clock;
 mod cores;
+mod engines;
 mod files;
 mod limits;
 mod memory;
@@ -37,6 +38,8 @@ pub(crate) fn all(facts: &Facts) -> Vec<Finding> {
     findings.extend(files::secret(&facts.files));
     findings.push(variables::settings(&facts.variables));
     findings.extend(variables::leftovers(&facts.variables));
+    findings.push(engines::mpi(&facts.engines));
+    findings.push(engines::nccl(&facts.engines));
     findings.push(python::found(&facts.python));
     findings
 }

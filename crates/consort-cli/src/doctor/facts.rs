@@ -1,5 +1,6 @@
 //! The state of this machine, gathered without judging it.
 
+mod engines;
 pub(crate) mod files;
 mod network;
 mod python;
@@ -14,6 +15,7 @@ use consort_sys::limits::ResourceLimits;
 use consort_sys::memory::Memory;
 use consort_sys::topo::Topology;
 
+pub(crate) use engines::Engines;
 pub(crate) use files::Files;
 pub(crate) use network::{Loopback, Network};
 pub(crate) use python::Python;
@@ -34,6 +36,7 @@ pub(crate) struct Facts {
     /// The environment's variables. Those that are not text are nobody's we know.
     pub(crate) variables: Vec<(String, String)>,
     pub(crate) python: Python,
+    pub(crate) engines: Engines,
     /// Whether the job is known to have another host.
     pub(crate) several_hosts: bool,
 }
@@ -55,6 +58,7 @@ impl Facts {
             files: Files::gather(secret_file),
             variables: variables.collect(),
             python: Python::gather(),
+            engines: Engines::gather(),
             several_hosts: false,
         }
     }

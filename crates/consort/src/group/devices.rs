@@ -8,6 +8,7 @@ use super::Group;
 use crate::backend::{Backend, Capabilities, Nccl};
 use crate::engine::Lookout;
 use crate::error::{Error, Result};
+use crate::options::Engine;
 
 /// An engine for calls on the memory of devices, if there is one. Clones are the same.
 #[derive(Clone, Debug, Default)]
@@ -110,12 +111,16 @@ impl Group {
     /// An engine for calls on the memory of devices, of which this rank's has this number. All ranks call it.
     #[cold]
     fn reach(&self, number: u16) -> Result<Arc<dyn Backend>> {
-        match self.shared.job.neighbourhood {
-            Some(_) => Ok(Arc::new(Nccl::join(self, number)?)),
-            None => Err(Error::Argument(format!(
-                "this memory lies on device {number}, and a group that only pretends reaches the host's alone"
-            ))),
-        }
+        let job = &self.shared.job;
+        let why = match job.options.engine {
+            _ if job.neighbourhood.is_none() => "it only pretends to have ranks",
+            Engine::Host => "the engine that was chosen is the host's",
+            _ => return Ok(Arc::new(Nccl::join(self, number)?)),
+        };
+        let group = self.name();
+        Err(Error::Argument(format!(
+            "this memory lies on device {number}, and group {group} works on the host's alone: {why}"
+        )))
     }
 
     /// What is known of its ranks, unless somebody else carries out its calls.

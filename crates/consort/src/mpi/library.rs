@@ -73,15 +73,30 @@ impl Mpi {
         Hold::new(self)
     }
 
-    fn begin() -> Result<Self, String> {
+    /// Where it is, and which, without beginning it.
+    ///
+    /// # Errors
+    /// When there is none, or it cannot be used.
+    pub(crate) fn find() -> Result<(PathBuf, String), String> {
+        let (table, path) = Self::load()?;
+        let version = table.library_version().map_err(|it| format!("{}: {it}", path.display()))?;
+        Ok((path, version))
+    }
+
+    fn load() -> Result<(Table, PathBuf), String> {
         let library = Library::open(candidates()).map_err(|error| {
             format!(
                 "no library with MPI's standard interface could be loaded ({error}); name it in {LIBRARY}"
             )
         })?;
         let path = library.path().to_owned();
+        let table = Table::of(&library).map_err(|it| format!("{}: {it}", path.display()))?;
+        Ok((table, path))
+    }
+
+    fn begin() -> Result<Self, String> {
+        let (table, path) = Self::load()?;
         let in_it = |error: MpiError| format!("{}: {error}", path.display());
-        let table = Table::of(&library).map_err(in_it)?;
         let is_guest = table.has_begun().map_err(in_it)?;
         if !is_guest {
             table.begin().map_err(in_it)?;

@@ -89,6 +89,19 @@ impl Table {
         }
     }
 
+    /// Which MPI this is, in its own words: the first line of them.
+    pub(super) fn library_version(&self) -> Result<String, MpiError> {
+        let mut text = vec![0_u8; LONGEST_VERSION];
+        let mut len = 0;
+        // SAFETY: there is as much room as the standard says, and it may be called at any time.
+        let code = unsafe { (self.functions.library_version)(text.as_mut_ptr().cast(), &mut len) };
+        self.check("MPI_Get_library_version", code)?;
+        text.truncate(usize::try_from(len).unwrap_or(0));
+        let text = String::from_utf8_lossy(&text);
+        let first = text.lines().map(str::trim).find(|line| !line.is_empty());
+        Ok(first.unwrap_or("it does not say which").trim_end_matches('\0').to_owned())
+    }
+
     /// Whether MPI has begun in this process, whoever has begun it.
     pub(super) fn has_begun(&self) -> Result<bool, MpiError> {
         let mut flag = 0;
@@ -467,3 +480,6 @@ pub(super) fn at_exit(act: extern "C" fn()) {
     // If there is no room for it the process ends without.
     let _ = atexit(act);
 }
+
+/// As long as the words may be that say which MPI it is: the standard's own number.
+const LONGEST_VERSION: usize = 8192;

@@ -5,13 +5,16 @@ use std::str::FromStr;
 
 /// Who carries out a job's calls.
 ///
+/// Calls on the [memory of devices](crate::device) are NCCL's with each of them but `host` and `fake`, once there
+/// are such calls; what is chosen here is who has the others.
+///
 /// ```
 /// use consort::Engine;
 ///
 /// assert_eq!("mpi".parse(), Ok(Engine::Mpi));
 /// assert_eq!(Engine::default().to_string(), "auto");
 /// let error = "gloo".parse::<Engine>().unwrap_err();
-/// assert_eq!(error.to_string(), r#"no engine "gloo"; choose auto, host, mpi or fake"#);
+/// assert_eq!(error.to_string(), r#"no engine "gloo"; choose auto, host, mpi, nccl or fake"#);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -20,18 +23,22 @@ pub enum Engine {
     /// started are on several hosts and have met [by it](crate::init).
     #[default]
     Auto,
-    /// `host`: the processors of the ranks, over the [`Transport`](crate::Transport) that there is.
+    /// `host`: the processors of the ranks, over the [`Transport`](crate::Transport) that there is. Calls on the
+    /// memory of devices are refused.
     Host,
     /// `mpi`: the MPI of this cluster, found when the program runs: any with the standard's own binary interface,
     /// `libmpi_abi.so`. Its launcher has to have started the ranks.
     Mpi,
+    /// `nccl`: as [`Auto`](Self::Auto), for ranks that have a device each: one without NCCL, or without a device,
+    /// hears so at the beginning and not from its first call there.
+    Nccl,
     /// `fake`: nobody. Each process pretends to be one of the ranks, as in [`Group::fake`](crate::Group::fake).
     Fake,
 }
 
 impl Engine {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Auto, Self::Host, Self::Mpi, Self::Fake];
+    pub const ALL: [Self; 5] = [Self::Auto, Self::Host, Self::Mpi, Self::Nccl, Self::Fake];
 
     /// What people call it.
     pub const fn name(self) -> &'static str {
@@ -39,6 +46,7 @@ impl Engine {
             Self::Auto => "auto",
             Self::Host => "host",
             Self::Mpi => "mpi",
+            Self::Nccl => "nccl",
             Self::Fake => "fake",
         }
     }

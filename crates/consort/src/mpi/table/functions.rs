@@ -53,6 +53,7 @@ macro_rules! functions {
 
 functions! {
     abi_version = c"MPI_Abi_get_version"(*mut c_int, *mut c_int);
+    library_version = c"MPI_Get_library_version"(*mut c_char, *mut c_int);
     initialized = c"MPI_Initialized"(*mut c_int);
     init_thread = c"MPI_Init_thread"(*mut c_int, *mut *mut *mut c_char, c_int, *mut c_int);
     query_thread = c"MPI_Query_thread"(*mut c_int);
