@@ -70,6 +70,8 @@ pub(crate) enum Stage {
     Failed,
     /// It was given up.
     Aborted,
+    /// The program has let go of it.
+    Destroyed,
 }
 
 /// How numbers are combined.
@@ -204,6 +206,9 @@ impl Communicator {
                 "{name} was revoked: it can only be shrunk, split or destroyed"
             )),
             (Stage::Failed, Some(failure)) => failure.clone(),
+            (Stage::Destroyed, _) => {
+                Failure::usage(format!("{name} was destroyed, though it had calls to make"))
+            }
             _ => Failure::usage(format!("{name} was aborted")),
         }
     }
@@ -313,7 +318,11 @@ impl Communicator {
         window::forget_all_of(self.number);
         let service = lock(&self.service).take();
         drop(service);
-        let bond = lock(&self.state).bond.take();
+        let mut state = lock(&self.state);
+        state.stage = Stage::Destroyed;
+        let bond = state.bond.take();
+        // To leave may take a while.
+        drop(state);
         drop(bond);
     }
 
@@ -327,13 +336,15 @@ impl Communicator {
     /// # Errors
     /// When a rank cannot.
     pub(crate) fn service(&self) -> Result<Arc<Service>> {
-        let mut service = lock(&self.service);
-        if let Some(service) = &*service {
+        if let Some(service) = &*lock(&self.service) {
             return Ok(service.clone());
         }
+        // Whoever aborts does not wait for this.
         let group = self.bond()?.group.split(Some(0), 0)?;
         let group = group.ok_or_else(|| Failure::usage("there is no group for windows"))?;
-        Ok(service.insert(Arc::new(Service::start(group)?)).clone())
+        let started = Arc::new(Service::start(group)?);
+        *lock(&self.service) = Some(started.clone());
+        Ok(started)
     }
 
     /// Who writes to its windows, if there was one ever.

@@ -65,8 +65,8 @@ fn combined<T: Number>(op: c_int, place: usize) -> T {
     match op {
         SUM => T::small(all.sum()),
         PROD => T::small(all.product()),
-        MAX => T::small(all.max().unwrap()),
-        MIN => T::small(all.min().unwrap()),
+        MAX => T::small(all.max().expect("there are some")),
+        MIN => T::small(all.min().expect("there are some")),
         AVG => T::mean(all.sum()),
         // Each rank's numbers times one more than its own.
         _ => T::small(all.zip(1..).map(|(number, factor)| number * factor).sum()),

@@ -165,16 +165,16 @@ fn communicators_of_a_group_come_into_being_together() {
     let id = unique_id();
     let mut comms = [Handle::NULL; 3];
     ok(ncclGroupStart());
-    for rank in 0..3 {
-        ok(ncclCommInitRank(out(&mut comms[rank]), 3, id, rank as c_int));
+    for (rank, comm) in (0..).zip(&mut comms) {
+        ok(ncclCommInitRank(out(comm), 3, id, rank));
     }
     ok(ncclGroupEnd());
     // Parted together, too.
     let mut parts = [Handle::NULL; 3];
     ok(ncclGroupStart());
-    for rank in 0..3 {
-        let (colour, part) = ((rank == 1) as c_int, out(&mut parts[rank]));
-        ok(ncclCommSplit(comms[rank], colour, 0, part, no_config()));
+    for (rank, part) in parts.iter_mut().enumerate() {
+        let colour = c_int::from(rank == 1);
+        ok(ncclCommSplit(comms[rank], colour, 0, out(part), no_config()));
     }
     ok(ncclGroupEnd());
     assert_eq!(parts.map(world_of), [2, 1, 2]);

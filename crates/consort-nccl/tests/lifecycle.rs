@@ -38,9 +38,7 @@ fn a_process_that_is_no_rank_may_make_the_id() {
         counts_all(comm);
         ok(ncclCommDestroy(comm));
     });
-    let id = unique_id();
-    std::fs::write(job.dir().join("new"), id.internal.map(|byte| byte as u8)).unwrap();
-    std::fs::rename(job.dir().join("new"), job.dir().join("id")).unwrap();
+    leave_id(&job.dir(), "id", &unique_id());
     assert!(job.wait().iter().all(|outcome| matches!(outcome, Outcome::Done(()))));
 }
 
@@ -239,10 +237,9 @@ fn what_was_revoked_can_be_parted_and_made_smaller() {
 fn a_communicator_takes_in_others() {
     ranks(4, |ctx| {
         let me = ctx.rank();
-        let path = ctx.dir().join("grown");
         let mut larger = Handle::NULL;
         if me >= 2 {
-            let id = await_id(&path);
+            let id = await_id(&ctx.dir().join("grown"));
             let (id, rank) = (list(std::slice::from_ref(&id)), me as c_int);
             ok(ncclCommGrow(Handle::NULL, 4, id, rank, out(&mut larger), no_config()));
         } else {
@@ -252,9 +249,7 @@ fn a_communicator_takes_in_others() {
             let mut more = UniqueId { internal: [0; 128] };
             if me == 1 {
                 ok(ncclCommGetUniqueId(comm, out(&mut more)));
-                let new = ctx.dir().join("grown.new");
-                std::fs::write(&new, more.internal.map(|byte| byte as u8)).unwrap();
-                std::fs::rename(new, path).unwrap();
+                leave_id(&ctx.dir(), "grown", &more);
             }
             let id = if me == 1 { list(std::slice::from_ref(&more)) } else { nothing() };
             ok(ncclCommGrow(comm, 4, id, -1, out(&mut larger), no_config()));

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test uses some of it")]
 
 use std::ffi::{CStr, c_int, c_void};
+use std::path::Path;
 use std::time::Duration;
 
 use consort::Element;
@@ -113,17 +114,22 @@ pub(crate) fn unique_id() -> UniqueId {
 
 /// An id that all ranks of the job have: the given rank makes it.
 pub(crate) fn share(ctx: &Context, maker: u32, name: &str) -> UniqueId {
-    let (path, new) = (ctx.dir().join(name), ctx.dir().join(format!("{name}.new")));
     if ctx.rank() == maker {
         let id = unique_id();
-        std::fs::write(&new, id.internal.map(|byte| byte as u8)).unwrap();
-        std::fs::rename(new, path).unwrap();
+        leave_id(&ctx.dir(), name, &id);
         return id;
     }
-    await_id(&path)
+    await_id(&ctx.dir().join(name))
 }
 
-pub(crate) fn await_id(path: &std::path::Path) -> UniqueId {
+/// Leaves an id in a file, all at once.
+pub(crate) fn leave_id(folder: &Path, name: &str, id: &UniqueId) {
+    let new = folder.join(format!("{name}.new"));
+    std::fs::write(&new, id.internal.map(|byte| byte as u8)).expect("there is room");
+    std::fs::rename(new, folder.join(name)).expect("it was written");
+}
+
+pub(crate) fn await_id(path: &Path) -> UniqueId {
     loop {
         if let Ok(bytes) = std::fs::read(path) {
             let bytes: [u8; 128] = bytes.try_into().expect("it is whole");
