@@ -14,9 +14,10 @@
 //!   the group has ended, may still read and write long after. So MPI never sees the program's memory: it
 //!   works on memory of its own, which is [left to it](Pending) for good then. That is lost to the process,
 //!   and so is the communicator.
-//! - A process that dies ends the job with most launchers: MPICH's `mpiexec` kills all others at once,
-//!   unless it was started with `-disable-auto-cleanup`. If it does not, the others find out as always, and
-//!   can go on in a [smaller group](crate::Group::shrink), whose data no longer travels by MPI.
+//! - A process that dies ends the job with most launchers: MPICH's `mpiexec` kills all others at once. With
+//!   `-disable-auto-cleanup` it lets them live if the one has exited, and kills them all the same if a signal has
+//!   killed it. Where they live they find out as always, and can go on in a
+//!   [smaller group](crate::Group::shrink), whose data no longer travels by MPI.
 //! - MPI begins once in a process and ends once, when the process [does](ending).
 //!
 //! # How it begins

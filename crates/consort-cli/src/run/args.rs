@@ -229,10 +229,11 @@ mod tests {
 
     #[test]
     fn options_of_the_data_become_variables() {
-        let line = "--transport tcp --encrypt --integrity --verify 100 --algorithm ring --streams 2 \
-                    --data-port 29600 p";
+        let line = "--backend host --transport tcp --encrypt --integrity --verify 100 --algorithm ring \
+                    --streams 2 --data-port 29600 p";
         let given: Vec<_> = read(line).unwrap().data_plane.variables().collect();
         let expected = [
+            ("CONSORT_BACKEND", "host"),
             ("CONSORT_TRANSPORT", "tcp"),
             ("CONSORT_ENCRYPT", "on"),
             ("CONSORT_INTEGRITY", "on"),
@@ -248,6 +249,7 @@ mod tests {
     #[test]
     fn options_of_the_data_that_ranks_would_refuse_are_refused() {
         for (wrong, words) in [
+            ("--backend gloo", "choose auto, host, mpi or fake"),
             ("--transport udp", "choose auto, shm or tcp"),
             ("--verify often", "0 for never"),
             ("--algorithm rings", "choose auto, flat, ring"),

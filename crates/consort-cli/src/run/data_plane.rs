@@ -1,11 +1,16 @@
 //! How the ranks' data travels: options that become variables of every rank.
 
-use consort::{Transport, check_variable};
+use consort::{Engine, Transport, check_variable};
 
 /// What can be typed about it. What is not typed is as the launcher's own environment says.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "How data travels")]
 pub(crate) struct DataPlane {
+    /// Who carries out the ranks' calls: auto or host (they themselves), mpi (for which mpiexec or srun has to
+    /// start more than one, instead of this program) or fake (nobody). Their CONSORT_BACKEND.
+    #[arg(long, value_name = "auto|host|mpi|fake")]
+    backend: Option<Engine>,
+
     /// What data travels over: auto (shared memory on a host, TCP between hosts), shm (refuses several
     /// hosts) or tcp (also on one host). Their CONSORT_TRANSPORT.
     #[arg(long, value_name = "auto|shm|tcp")]
@@ -44,6 +49,7 @@ impl DataPlane {
     pub(crate) fn variables(&self) -> impl Iterator<Item = (&'static str, String)> {
         let switch = |given: bool| given.then(|| "on".to_owned());
         let all = [
+            ("CONSORT_BACKEND", self.backend.map(|engine| engine.to_string())),
             ("CONSORT_TRANSPORT", self.transport.map(|transport| transport.to_string())),
             ("CONSORT_ENCRYPT", switch(self.encrypt)),
             ("CONSORT_INTEGRITY", switch(self.integrity)),

@@ -40,10 +40,15 @@ impl Mpi {
         self.folder.join("lib/libmpi_abi.so.1")
     }
 
+    /// Its launcher, `mpiexec`.
+    pub fn launcher(&self) -> PathBuf {
+        self.folder.join("bin/mpiexec")
+    }
+
     /// A command by which its launcher starts a program so many times, on this host. The death of one is left to the
     /// others to notice. All of them give their core away when they wait: there may be fewer cores than ranks.
     pub fn command(&self, world: u32, program: impl AsRef<OsStr>) -> Command {
-        let mut command = Command::new(self.folder.join("bin/mpiexec"));
+        let mut command = Command::new(self.launcher());
         command.args(["-disable-auto-cleanup", "-n", &world.to_string()]).arg(program);
         command.env("CONSORT_MPI_LIBRARY", self.library());
         command.env("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1");

@@ -1,6 +1,6 @@
 //! A group's way by MPI, for one call at a time.
 //!
-//! Each call begins with an [agreement](agreement): one small operation of MPI in which every rank shows what it
+//! Each call begins with an [`agreement`]: one small operation of MPI in which every rank shows what it
 //! calls. Small data travels in it; everything else follows in operations that carry out the call whole, as MPI
 //! has them. All of them are of the kind that does not block, so that whoever waits can look round meanwhile as
 //! everywhere: at the deadline, at the others, at what has become of the group. MPI has no descriptor to sleep on,

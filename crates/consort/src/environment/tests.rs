@@ -87,6 +87,27 @@ fn slurm_alone_gives_a_place_that_is_the_same_on_every_node() {
 }
 
 #[test]
+fn mpi_is_asked_where_to_meet_if_its_launcher_started_the_ranks_and_nobody_says() {
+    // As srun sets them, for a step of two hosts with two tasks each.
+    let slurm = "SLURM_PROCID=2 SLURM_LOCALID=0 SLURM_NODEID=1 SLURM_NTASKS=8 SLURM_STEP_NUM_TASKS=4 \
+                 SLURM_NTASKS_PER_NODE=2 SLURM_JOB_ID=770123 SLURM_STEP_ID=0 \
+                 SLURM_STEP_NODELIST=node[03-04] SLURM_JOB_NODELIST=node[01-04]";
+    let open_mpi = "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4";
+    let mpich = "PMI_RANK=2 PMI_SIZE=4";
+    for launcher in [slurm, open_mpi, mpich] {
+        let said = read(launcher);
+        assert_eq!((said.rank, said.world, said.knows_mpi), (Some(2), Some(4), true), "{launcher}");
+        for place in ["MASTER_ADDR=n0 MASTER_PORT=29500", "CONSORT_RDZV=tcp://n0:29500"] {
+            assert!(!read(&format!("{launcher} {place}")).knows_mpi, "{launcher} {place}");
+        }
+        assert!(!read(&format!("{launcher} RANK=0 WORLD_SIZE=2")).knows_mpi, "{launcher}");
+    }
+    assert!(!read("RANK=0 WORLD_SIZE=2").knows_mpi);
+    // Without MPI there is still a place, for ranks that have a secret.
+    assert_eq!(read(slurm).place, tcp("node03", 20_123));
+}
+
+#[test]
 fn half_a_pair_is_missing_its_other_half() {
     assert!(wrong("RANK=1").contains("WORLD_SIZE is missing, though RANK is set"));
     assert!(wrong("WORLD_SIZE=2").contains("RANK is missing, though WORLD_SIZE is set"));

@@ -14,9 +14,18 @@ fn a_transport_is_read_as_it_is_written() {
 }
 
 #[test]
+fn an_engine_is_read_as_it_is_written() {
+    for engine in Engine::ALL {
+        assert_eq!(engine.to_string().parse(), Ok(engine));
+    }
+    assert!("MPI".parse::<Engine>().is_err());
+}
+
+#[test]
 fn every_variable_sets_its_option_and_no_other() {
     let usual = Options::default();
     for (variable, value, expected) in [
+        ("CONSORT_BACKEND", "mpi", Options { engine: Engine::Mpi, ..usual.clone() }),
         ("CONSORT_TRANSPORT", "shm", Options { transport: Transport::Shm, ..usual.clone() }),
         ("CONSORT_ENCRYPT", "on", Options { encrypt: true, ..usual.clone() }),
         ("CONSORT_INTEGRITY", "1", Options { integrity: true, ..usual.clone() }),
@@ -33,6 +42,7 @@ fn every_variable_sets_its_option_and_no_other() {
 #[test]
 fn the_default_can_be_asked_for() {
     for (variable, value) in [
+        ("CONSORT_BACKEND", "auto"),
         ("CONSORT_TRANSPORT", "auto"),
         ("CONSORT_ENCRYPT", "off"),
         ("CONSORT_INTEGRITY", "false"),
@@ -49,6 +59,7 @@ fn the_default_can_be_asked_for() {
 #[test]
 fn what_is_not_a_value_is_refused_with_those_that_are() {
     for (variable, value, words) in [
+        ("CONSORT_BACKEND", "gloo", "choose auto, host, mpi or fake"),
         ("CONSORT_TRANSPORT", "udp", "choose auto, shm or tcp"),
         ("CONSORT_ENCRYPT", "maybe", "on or off"),
         ("CONSORT_INTEGRITY", "2", "on or off"),

@@ -1,0 +1,110 @@
+//! How ranks that MPI's launcher has started meet.
+
+use consort::{Engine, Error, Transport};
+use consort_testkit::{Mpi, Ranks, skip};
+
+use super::{invited, ranks, works};
+
+#[test]
+fn a_program_that_mpiexec_starts_needs_no_place_and_no_secret() {
+    let ranks = match ranks(3) {
+        Ok(ranks) => ranks.env("CONSORT_BACKEND", "mpi"),
+        Err(reason) => return skip(reason),
+    };
+    let found = ranks.start(|ctx| {
+        let group = consort::init().unwrap();
+        assert_eq!((group.rank().get(), group.world()), (ctx.rank(), 3));
+        works(&group);
+        group.backend_name().unwrap().to_owned()
+    });
+    assert_eq!(found.expect_all(), ["mpi"; 3]);
+}
+
+#[test]
+fn on_one_host_its_ranks_use_their_own_memory_unless_mpi_is_asked_for() {
+    let ranks = match ranks(2) {
+        Ok(ranks) => ranks,
+        Err(reason) => return skip(reason),
+    };
+    let found = ranks.start(|_| {
+        let group = consort::init().unwrap();
+        works(&group);
+        group.backend_name().unwrap().to_owned()
+    });
+    assert_eq!(found.expect_all(), ["shm"; 2]);
+}
+
+#[test]
+fn a_process_can_meet_again_after_it_has_left() {
+    let ranks = match ranks(2) {
+        Ok(ranks) => ranks,
+        Err(reason) => return skip(reason),
+    };
+    let found = ranks.start(|ctx| {
+        for epoch in 0..3 {
+            let group = invited(ctx, Transport::Auto).epoch(epoch).init().unwrap();
+            assert_eq!(group.backend_name().unwrap(), "mpi");
+            works(&group);
+        }
+    });
+    found.expect_all();
+}
+
+#[test]
+fn without_the_library_it_is_told_what_is_missing() {
+    let ranks = match ranks(2) {
+        Ok(ranks) => ranks.env("CONSORT_MPI_LIBRARY", "/nowhere/libmpi_abi.so"),
+        Err(reason) => return skip(reason),
+    };
+    let found = ranks.start(|ctx| {
+        let guessed = consort::init().unwrap_err();
+        let asked = invited(ctx, Transport::Auto).init().unwrap_err();
+        assert!(matches!(asked, Error::Mpi(_)), "{asked:?}");
+        (guessed.to_string(), asked.to_string())
+    });
+    for (guessed, asked) in found.expect_all() {
+        let missing = "/nowhere/libmpi_abi.so: cannot open shared object file";
+        for part in ["the place is missing", "PMI_SIZE=2", missing] {
+            assert!(guessed.contains(part), "{guessed}");
+        }
+        assert!(asked.contains(missing) && asked.contains("CONSORT_MPI_LIBRARY"), "{asked}");
+    }
+}
+
+#[test]
+fn a_program_that_another_launcher_starts_is_told_to_use_mpis() {
+    let mpi = match Mpi::find() {
+        Ok(mpi) => mpi,
+        Err(reason) => return skip(reason),
+    };
+    let ranks = Ranks::new(2).env("CONSORT_MPI_LIBRARY", mpi.library());
+    let errors = ranks.start(|ctx| {
+        let alone = consort::Builder::new().rank(0).world(1).engine(Engine::Mpi).init().unwrap();
+        assert_eq!(alone.backend_name().unwrap(), "mpi");
+        works(&alone);
+        invited(ctx, Transport::Auto).init().unwrap_err().to_string()
+    });
+    for (rank, error) in errors.expect_all().into_iter().enumerate() {
+        let told = format!("this process is rank {rank} of 2, but ");
+        assert!(error.contains(&told) && error.contains("use mpiexec or srun"), "{error}");
+    }
+}
+
+#[test]
+fn ranks_that_differ_in_their_engine_are_told_so() {
+    let ranks = match ranks(2) {
+        Ok(ranks) => ranks,
+        Err(reason) => return skip(reason),
+    };
+    let errors = ranks.start(|ctx| {
+        // Both begin MPI, so that neither waits for the other there.
+        let group = invited(ctx, Transport::Auto).epoch(1).init().unwrap();
+        works(&group);
+        let builder = invited(ctx, Transport::Auto).epoch(2);
+        let builder = if ctx.rank() == 0 { builder.engine(Engine::Host) } else { builder };
+        builder.init().unwrap_err().to_string()
+    });
+    for error in errors.expect_all() {
+        assert!(error.contains("engine: host on rank 0, mpi on rank 1"), "{error}");
+    }
+}
