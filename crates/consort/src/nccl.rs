@@ -62,3 +62,6 @@ pub use op::{Op, PreMulSum};
 pub use stream::Stream;
 pub use version::{BUILT_AGAINST, Version};
 pub use window::{Signals, Window, WindowOptions};
+
+#[cfg(test)]
+mod tests;
