@@ -1,0 +1,13 @@
+//! `consort::nccl`, on consort's own NCCL: real processes, real data, real deaths.
+#![allow(clippy::unwrap_used, reason = "a test ends with the first surprise")]
+
+mod changes;
+mod ends;
+mod groups;
+mod meet;
+mod moves;
+mod numbers;
+mod old;
+mod reductions;
+mod refusals;
+mod streams;
