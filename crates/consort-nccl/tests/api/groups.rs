@@ -1,9 +1,10 @@
 //! Calls that are carried out together, and several ranks in one process.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::thread;
 
-use consort::nccl::{Bootstrap, Comm, Config, Error, Stream, group, simulate};
+use consort::nccl::{Bootstrap, Comm, Config, Error, Stream, cached, forget, group, simulate};
 use consort::{Dtype, ReduceOp, Target};
 use consort_testkit::ranks;
 
@@ -207,5 +208,22 @@ fn a_group_can_be_estimated_without_being_carried_out() {
         });
         assert!(time.unwrap() >= 0.0);
         comm.destroy().unwrap();
+    });
+}
+
+#[test]
+fn communicators_of_the_same_devices_are_kept_while_they_are_well() {
+    ranks(1, |_| {
+        let (first, again) =
+            (cached(library(), &[0, 1]).unwrap(), cached(library(), &[0, 1]).unwrap());
+        assert!(Arc::ptr_eq(&first, &again));
+        let other = cached(library(), &[1, 0]).unwrap();
+        assert!(!Arc::ptr_eq(&first, &other));
+        first[0].abort().unwrap();
+        let anew = cached(library(), &[0, 1]).unwrap();
+        assert!(!Arc::ptr_eq(&first, &anew));
+        forget(library(), &[0, 1]);
+        assert!(!Arc::ptr_eq(&anew, &cached(library(), &[0, 1]).unwrap()));
+        assert_eq!(anew.len(), 2);
     });
 }
