@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 
-use crate::birth::{Birth, Due};
+use crate::birth::{Birth, Due, no_thread};
 use crate::comm::{Communicator, noting};
 use crate::deed::{Begun, Deed};
 use crate::failure::{Failure, Result, catch};
@@ -170,21 +170,25 @@ fn deliver(births: Vec<Birth>) -> Result<()> {
         births.into_iter().map(Birth::due).collect()
     };
     let (waited, apart): (Vec<Due>, Vec<Due>) = dues.into_iter().partition(Due::is_blocking);
-    let goes_on = !apart.is_empty();
-    for due in apart {
-        due.carry_out_apart()?;
-    }
-    all_at_once(waited)?;
-    if goes_on { Err(Failure::in_progress()) } else { Ok(()) }
+    let goes_on = if apart.is_empty() { Ok(()) } else { Err(Failure::in_progress()) };
+    let begun = apart.into_iter().map(Due::carry_out_apart).fold(Ok(()), Result::and);
+    all_at_once(waited).and(begun).and(goes_on)
 }
 
 /// Whether or not some fail, all are waited for.
 fn all_at_once(mut dues: Vec<Due>) -> Result<()> {
     let Some(mine) = dues.pop() else { return Ok(()) };
     thread::scope(|scope| {
-        let others: Vec<_> =
-            dues.into_iter().map(|due| scope.spawn(move || due.carry_out())).collect();
-        let mut result = mine.carry_out();
+        let mut result = Ok(());
+        let mut others = Vec::new();
+        for due in dues {
+            let comm = due.comm();
+            match thread::Builder::new().spawn_scoped(scope, || due.carry_out()) {
+                Ok(other) => others.push(other),
+                Err(error) => result = result.and(no_thread(comm, &error)),
+            }
+        }
+        result = result.and(mine.carry_out());
         for other in others {
             let other = other.join().unwrap_or_else(|_| Err(Failure::usage("it has panicked")));
             result = result.and(other);

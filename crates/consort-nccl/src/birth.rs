@@ -1,5 +1,6 @@
 //! How communicators come into being: at the call, in the background, or when a group of calls ends.
 
+use std::io;
 use std::sync::Arc;
 use std::thread;
 
@@ -77,6 +78,11 @@ impl Due {
         self.birth.blocking
     }
 
+    /// What is to come into being.
+    pub(crate) fn comm(&self) -> Option<Arc<Communicator>> {
+        self.birth.comm.clone()
+    }
+
     /// Meets the others, when its turn has come.
     ///
     /// # Errors
@@ -103,19 +109,25 @@ impl Due {
     /// # Errors
     /// When the system gives no more threads; the communicator knows that, too.
     pub(crate) fn carry_out_apart(self) -> Result<()> {
-        let comm = self.birth.comm.clone();
+        let comm = self.comm();
         let body = move || {
             // The communicator knows.
             let _ = self.carry_out();
         };
         match thread::Builder::new().name("consort-meeting".to_owned()).spawn(body) {
             Ok(_) => Ok(()),
-            Err(error) => {
-                let failure = Failure::system(format!("there is no thread to meet in: {error}"));
-                comm.map_or(Err(failure.clone()), |comm| comm.form(Err(failure)))
-            }
+            Err(error) => no_thread(comm, &error),
         }
     }
+}
+
+/// A communicator that cannot come into being, as there is no thread to meet the others in.
+///
+/// # Errors
+/// Always: that.
+pub(crate) fn no_thread(comm: Option<Arc<Communicator>>, error: &io::Error) -> Result<()> {
+    let failure = Failure::system(format!("there is no thread to meet in: {error}"));
+    comm.map_or(Err(failure.clone()), |comm| comm.form(Err(failure)))
 }
 
 /// Brings a communicator into being, and tells C what it is called, which it may use when this, the group

@@ -16,6 +16,7 @@ use crate::raw::Handle;
 use crate::scale::Factor;
 use crate::status::Status;
 use crate::turns::Turns;
+use crate::window::{self, Service};
 
 /// A rank's hold on a group, as C knows it.
 #[derive(Debug)]
@@ -30,6 +31,10 @@ pub(crate) struct Communicator {
     changed: Condvar,
     /// The program's own ways to combine numbers, by their codes.
     ops: Mutex<HashMap<c_int, (Dtype, Own)>>,
+    /// What the program has registered, by its handles.
+    registered: Mutex<BTreeMap<usize, Region>>,
+    /// Who writes to its windows, once there is one.
+    service: Mutex<Option<Arc<Service>>>,
 }
 
 #[derive(Debug)]
@@ -65,6 +70,8 @@ pub(crate) enum Stage {
     Failed,
     /// It was given up.
     Aborted,
+    /// The program has let go of it.
+    Destroyed,
 }
 
 /// How numbers are combined.
@@ -99,6 +106,8 @@ impl Communicator {
             state: Mutex::new(state),
             changed: Condvar::new(),
             ops: Mutex::default(),
+            registered: Mutex::default(),
+            service: Mutex::default(),
         });
         comms.all.insert(comm.number, comm.clone());
         comm
@@ -197,6 +206,9 @@ impl Communicator {
                 "{name} was revoked: it can only be shrunk, split or destroyed"
             )),
             (Stage::Failed, Some(failure)) => failure.clone(),
+            (Stage::Destroyed, _) => {
+                Failure::usage(format!("{name} was destroyed, though it had calls to make"))
+            }
             _ => Failure::usage(format!("{name} was aborted")),
         }
     }
@@ -264,6 +276,9 @@ impl Communicator {
         if let Some(bond) = bond {
             bond.group.abort(ABORTED);
         }
+        if let Some(service) = &*lock(&self.service) {
+            service.abort(ABORTED);
+        }
     }
 
     /// Ends what is on its way, and keeps who the ranks are.
@@ -271,7 +286,10 @@ impl Communicator {
         let (bond, was_revoked) = self.kinship()?;
         if !was_revoked {
             lock(&self.state).stage = Stage::Revoked;
-            bond.group.abort("ncclCommRevoke");
+            bond.group.abort(REVOKED);
+            if let Some(service) = &*lock(&self.service) {
+                service.abort(REVOKED);
+            }
         }
         Ok(())
     }
@@ -297,13 +315,73 @@ impl Communicator {
     pub(crate) fn leave(&self) {
         self.settle();
         self.turns.drain();
-        let bond = lock(&self.state).bond.take();
+        window::forget_all_of(self.number);
+        let service = lock(&self.service).take();
+        drop(service);
+        let mut state = lock(&self.state);
+        state.stage = Stage::Destroyed;
+        let bond = state.bond.take();
+        // To leave may take a while.
+        drop(state);
         drop(bond);
     }
 
     /// Has it use another group for those that come of it.
     pub(crate) fn succeed(&self, bond: Bond) {
         lock(&self.state).bond = Some(bond);
+    }
+
+    /// Who writes to its windows. Every rank has to call it, in its turn.
+    ///
+    /// # Errors
+    /// When a rank cannot.
+    pub(crate) fn service(&self) -> Result<Arc<Service>> {
+        if let Some(service) = &*lock(&self.service) {
+            return Ok(service.clone());
+        }
+        // Whoever aborts does not wait for this.
+        let group = self.bond()?.group.split(Some(0), 0)?;
+        let group = group.ok_or_else(|| Failure::usage("there is no group for windows"))?;
+        let started = Arc::new(Service::start(group)?);
+        *lock(&self.service) = Some(started.clone());
+        Ok(started)
+    }
+
+    /// Who writes to its windows, if there was one ever.
+    ///
+    /// # Errors
+    /// When there was none.
+    pub(crate) fn service_there_is(&self) -> Result<Arc<Service>> {
+        lock(&self.service).clone().ok_or_else(|| {
+            Failure::usage(format!(
+                "{} has had no window: signals need one, from ncclCommWindowRegister",
+                self.name()
+            ))
+        })
+    }
+
+    /// Keeps memory that the program registers. Says what it is called.
+    pub(crate) fn register(&self, region: Region) -> Handle {
+        let mut registered = lock(&self.registered);
+        let last = registered.keys().next_back().copied().unwrap_or(REGISTERED);
+        let number = last + STEP;
+        registered.insert(number, region);
+        Handle::new(number)
+    }
+
+    /// Forgets it.
+    ///
+    /// # Errors
+    /// When it is none of this communicator's.
+    pub(crate) fn deregister(&self, handle: Handle) -> Result<()> {
+        match lock(&self.registered).remove(&handle.number()) {
+            Some(_) => Ok(()),
+            None => Err(Failure::argument(format!(
+                "handle is {:#x}, which ncclCommRegister has not given for this communicator, or was \
+                 deregistered before",
+                handle.number()
+            ))),
+        }
     }
 
     /// A way to combine numbers of this type.
@@ -365,4 +443,7 @@ static COMMS: Mutex<Comms> = Mutex::new(Comms { all: BTreeMap::new(), last: 0 })
 static LAST_OP: Mutex<c_int> = Mutex::new(FIRST_OWN - 1);
 /// Handles look like addresses, and are none that anybody has.
 const STEP: usize = 0x10;
+/// No communicator, stream or window has such a number.
+const REGISTERED: usize = 0x7000_0000_0000;
 const ABORTED: &str = "ncclCommAbort";
+const REVOKED: &str = "ncclCommRevoke";

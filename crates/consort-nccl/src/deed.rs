@@ -1,6 +1,7 @@
 //! What a communicator is asked to do: a collective or a message, with the program's memory.
 
 use std::ffi::c_int;
+use std::sync::Arc;
 
 use consort::{
     Call, Dtype, Group, Incoming, Inputs, Lists, Message, Outgoing, Outputs, OwnedCall,
@@ -11,6 +12,7 @@ use crate::comm::{Combination, Own};
 use crate::failure::{Failure, Result};
 use crate::memory::Region;
 use crate::raw::Buffer;
+use crate::window::{Service, Signal, Underway, Wanted};
 
 /// Something to be done, which was checked and waits for its turn.
 #[derive(Clone, Debug)]
@@ -21,16 +23,63 @@ pub(crate) struct Deed {
 
 #[derive(Clone, Debug)]
 enum Task {
-    AllReduce { how: Combination, input: Region, output: Region },
-    Broadcast { root: Rank, input: Option<Region>, buffer: Region },
-    Reduce { how: Combination, root: Rank, input: Region, output: Option<Region> },
-    AllGather { input: Region, output: Region },
-    ReduceScatter { how: Combination, input: Region, output: Region },
-    AllToAll { input: Region, output: Region },
-    Gather { root: Rank, input: Region, output: Option<Region> },
-    Scatter { root: Rank, input: Option<Region>, output: Region },
-    Send { to: Rank, data: Region },
-    Recv { from: Rank, buffer: Region },
+    AllReduce {
+        how: Combination,
+        input: Region,
+        output: Region,
+    },
+    Broadcast {
+        root: Rank,
+        input: Option<Region>,
+        buffer: Region,
+    },
+    Reduce {
+        how: Combination,
+        root: Rank,
+        input: Region,
+        output: Option<Region>,
+    },
+    AllGather {
+        input: Region,
+        output: Region,
+    },
+    ReduceScatter {
+        how: Combination,
+        input: Region,
+        output: Region,
+    },
+    AllToAll {
+        input: Region,
+        output: Region,
+    },
+    Gather {
+        root: Rank,
+        input: Region,
+        output: Option<Region>,
+    },
+    Scatter {
+        root: Rank,
+        input: Option<Region>,
+        output: Region,
+    },
+    Send {
+        to: Rank,
+        data: Region,
+    },
+    Recv {
+        from: Rank,
+        buffer: Region,
+    },
+    /// To a window and an offset, if it is more than a signal.
+    Put {
+        service: Arc<Service>,
+        data: Option<(u64, usize, Region)>,
+        signal: Signal,
+    },
+    Await {
+        service: Arc<Service>,
+        wanted: Vec<Wanted>,
+    },
 }
 
 /// What a deed is made of that C says, and who is asked to do it.
@@ -66,13 +115,7 @@ impl Words {
 
     /// Another rank, or this one.
     fn rank_called(&self, name: &str, rank: c_int) -> Result<Rank> {
-        match u32::try_from(rank) {
-            Ok(rank) if (rank as usize) < self.world => Ok(rank.into()),
-            _ => Err(Failure::argument(format!(
-                "{name} is {rank}, and the ranks are 0 to {}",
-                self.world - 1
-            ))),
-        }
+        rank_called(name, rank, self.world)
     }
 
     fn is(&self, rank: Rank) -> bool {
@@ -155,9 +198,24 @@ impl Words {
 }
 
 impl Deed {
-    /// Whether it is between two ranks only.
-    pub(crate) fn is_message(&self) -> bool {
-        matches!(self.task, Task::Send { .. } | Task::Recv { .. })
+    /// Data for a peer's window, with a signal; or a signal alone.
+    pub(crate) fn put(
+        service: Arc<Service>,
+        data: Option<(u64, usize, Region)>,
+        signal: Signal,
+    ) -> Self {
+        Self { dtype: Dtype::U8, task: Task::Put { service, data, signal } }
+    }
+
+    /// Signals that have to come.
+    pub(crate) fn wait(service: Arc<Service>, wanted: Vec<Wanted>) -> Self {
+        Self { dtype: Dtype::U8, task: Task::Await { service, wanted } }
+    }
+
+    /// Whether it is no collective.
+    fn is_message(&self) -> bool {
+        use Task::{Await, Put, Recv, Send};
+        matches!(self.task, Send { .. } | Recv { .. } | Put { .. } | Await { .. })
     }
 
     /// How many bytes this rank reads and writes in it.
@@ -175,6 +233,8 @@ impl Deed {
                 input.len() + len(output)
             }
             Task::Scatter { input, output, .. } => len(input) + output.len(),
+            Task::Put { data, .. } => data.map_or(0, |(_, _, data)| data.len()),
+            Task::Await { .. } => 0,
         }
     }
 
@@ -196,9 +256,13 @@ impl Deed {
     /// # Errors
     /// When it makes no sense.
     pub(crate) fn begin(self, group: &Group) -> Result<Begun> {
-        Ok(match self.is_message() {
-            true => Begun::Message(group.message_async(self).map_err(consort::Error::from)?),
-            false => Begun::Call(group.call_async(self.prepare()).map_err(consort::Error::from)?),
+        Ok(match self.task {
+            Task::Put { service, data, signal } => Begun::Put(service.put(data, signal)?),
+            Task::Await { service, wanted } => Begun::Await(service, wanted),
+            Task::Send { .. } | Task::Recv { .. } => {
+                Begun::Message(group.message_async(self).map_err(consort::Error::from)?)
+            }
+            _ => Begun::Call(group.call_async(self.prepare()).map_err(consort::Error::from)?),
         })
     }
 
@@ -269,7 +333,9 @@ impl OwnedCall for Ready {
                 let (root, output) = (*root, output.target());
                 Call::Scatter { dtype, root, uneven: false, inputs, output }
             }
-            Task::Send { .. } | Task::Recv { .. } => unreachable!("a message is no call"),
+            Task::Send { .. } | Task::Recv { .. } | Task::Put { .. } | Task::Await { .. } => {
+                unreachable!("a message is no call")
+            }
         }
     }
 }
@@ -295,6 +361,8 @@ impl OwnedMessage for Deed {
 pub(crate) enum Begun {
     Call(consort::Work<Ready>),
     Message(consort::Work<(Deed, Option<Rank>), Deed>),
+    Put(Vec<Underway>),
+    Await(Arc<Service>, Vec<Wanted>),
 }
 
 impl Begun {
@@ -306,8 +374,26 @@ impl Begun {
         let result = match self {
             Self::Call(work) => work.wait().map(drop).map_err(consort::Error::from),
             Self::Message(work) => work.wait().map(drop).map_err(consort::Error::from),
+            Self::Put(works) => works
+                .into_iter()
+                .try_for_each(|work| work.wait().map(drop).map_err(consort::Error::from)),
+            Self::Await(service, wanted) => return service.take(&wanted),
         };
         Ok(result?)
+    }
+}
+
+/// A rank of so many.
+///
+/// # Errors
+/// When it is none.
+pub(crate) fn rank_called(name: &str, rank: c_int, world: usize) -> Result<Rank> {
+    match u32::try_from(rank) {
+        Ok(rank) if (rank as usize) < world => Ok(rank.into()),
+        _ => Err(Failure::argument(format!(
+            "{name} is {rank}, and the ranks are 0 to {}",
+            world - 1
+        ))),
     }
 }
 

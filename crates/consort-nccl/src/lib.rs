@@ -53,13 +53,17 @@ mod kind;
 mod membership;
 #[allow(unsafe_code)]
 mod memory;
+mod parameters;
 #[allow(unsafe_code)]
 pub mod raw;
 mod scale;
 mod status;
 mod stream;
 mod turns;
+mod window;
 
+pub use api::device::Team;
+pub use api::windows::WaitSignalDesc;
 pub use config::{Config, SimInfo};
 pub use id::UniqueId;
 pub use status::Status;

@@ -44,6 +44,17 @@ impl Region {
         self.len
     }
 
+    /// Where they begin, for C.
+    pub(crate) fn address(self) -> usize {
+        self.address
+    }
+
+    /// Some of them, if they are there.
+    pub(crate) fn part(self, offset: usize, len: usize) -> Option<Self> {
+        let end = offset.checked_add(len)?;
+        (end <= self.len).then_some(Self { address: self.address + offset, len })
+    }
+
     /// To be read.
     pub(crate) fn source<'a>(self) -> Source<'a> {
         // SAFETY: C has promised that they are there for as long as the call goes on that this is for, and no
@@ -132,5 +143,8 @@ mod tests {
         assert!(Region::new("sendbuff", null, 0).is_ok());
         assert!(Region::new("sendbuff", null, 1).unwrap_err().text.starts_with("sendbuff is NULL"));
         assert!(Region::new("recvbuff", end, usize::MAX).is_err());
+        let region = Region::new("buff", end, 10).unwrap();
+        assert_eq!(region.part(4, 6), Some(Region { address: 12, len: 6 }));
+        assert_eq!((region.part(4, 7), region.part(usize::MAX, 2)), (None, None));
     }
 }

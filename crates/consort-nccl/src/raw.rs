@@ -171,6 +171,32 @@ impl Text {
     }
 }
 
+/// Where bytes go, as many as the call says.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Bytes(*mut c_void);
+
+impl Bytes {
+    /// # Safety
+    /// It is null, or as many bytes as the call is told can be written there until it has returned.
+    pub unsafe fn from_raw(pointer: *mut c_void) -> Self {
+        Self(pointer)
+    }
+
+    /// Writes bytes, which are no more than the call is told.
+    ///
+    /// # Errors
+    /// When there is nowhere to write.
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        if self.0.is_null() {
+            return Err(is_null(name));
+        }
+        // SAFETY: there is room for them, as whoever made it promised.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.0.cast(), bytes.len()) };
+        Ok(())
+    }
+}
+
 /// Memory of the program: where it begins. How much it is, the call says, and it stays until the call is
 /// carried out, which for one on a stream is later than it returns.
 #[derive(Clone, Copy, Debug)]
@@ -191,29 +217,29 @@ impl Buffer {
     }
 }
 
-/// A communicator, a stream, a window or another thing of this library. It is a number that is looked up, and
-/// leads nowhere.
+/// A communicator, a stream, a window or another thing of this library. What C takes for a pointer is a number
+/// that is looked up, and leads nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(transparent)]
-pub struct Handle(*mut c_void);
+pub struct Handle(usize);
 
 impl Handle {
     /// Nothing: `NULL`.
-    pub const NULL: Self = Self(ptr::null_mut());
+    pub const NULL: Self = Self(0);
 
     /// The one with this number.
-    pub fn new(number: usize) -> Self {
-        Self(ptr::without_provenance_mut(number))
+    pub const fn new(number: usize) -> Self {
+        Self(number)
     }
 
     /// Its number.
-    pub fn number(self) -> usize {
-        self.0.addr()
+    pub const fn number(self) -> usize {
+        self.0
     }
 
     /// Whether it is `NULL`.
-    pub fn is_null(self) -> bool {
-        self.0.is_null()
+    pub const fn is_null(self) -> bool {
+        self.0 == 0
     }
 }
 

@@ -28,4 +28,6 @@ pub mod groups;
 pub mod library;
 pub mod memory;
 pub mod messages;
+pub mod parameters;
 pub mod reductions;
+pub mod windows;

@@ -1,0 +1,186 @@
+//! Windows: memory of each rank that the others write to, without its doing.
+//!
+//! Ranks here have memory for themselves, so somebody has to write for the others: each rank has a thread that
+//! takes what they send, in a group of its own, and puts it where it belongs. It is started with the first
+//! window of a communicator.
+//!
+//! ```text
+//!  ncclPutSignal          the peer's thread                 ncclWaitSignal
+//!  note, data  ─────────▶ data into the window,
+//!                         one more signal counted ────────▶ so many of that peer are taken
+//! ```
+//!
+//! What a peer sends is carried out in its order, so what it has put before a signal is there when that is
+//! counted.
+
+mod mailbox;
+mod service;
+
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::sync::{Arc, Mutex};
+
+use consort::Group;
+
+use crate::failure::{Failure, Result};
+use crate::lock;
+use crate::memory::{PAGE, Region};
+use crate::raw::{Buffer, Handle};
+
+pub(crate) use self::mailbox::{Signal, Wanted};
+pub(crate) use self::service::{Service, Underway};
+
+/// A window, as all ranks know it.
+#[derive(Clone, Debug)]
+pub(crate) struct Window {
+    /// Which of the communicator's it is: the same number on all ranks.
+    pub(crate) index: u64,
+    /// This rank's memory.
+    pub(crate) mine: Region,
+    /// How many bytes each rank has.
+    pub(crate) sizes: Arc<[u64]>,
+    /// The communicator's, by number.
+    pub(crate) comm: usize,
+    pub(crate) service: Arc<Service>,
+}
+
+impl Window {
+    /// What `ncclCommWindowRegister` is told.
+    ///
+    /// # Errors
+    /// When it makes no sense.
+    pub(crate) fn check(buff: Buffer, size: usize, flags: c_int) -> Result<Region> {
+        if flags & !KNOWN != 0 {
+            let what = format!("winFlags is {flags:#x}, which has others than {KNOWN:#x}");
+            return Err(Failure::argument(what));
+        }
+        if size == 0 {
+            return Err(Failure::argument("size is 0"));
+        }
+        if !buff.address().is_multiple_of(PAGE) {
+            return Err(Failure::argument(format!(
+                "buff is {:#x}, and has to be a multiple of {PAGE}, as what ncclMemAlloc gives is",
+                buff.address()
+            )));
+        }
+        Region::new("buff", buff, size)
+    }
+
+    /// Agrees with the other ranks on a window. Every rank has to call it.
+    ///
+    /// # Errors
+    /// When they ask for different ones.
+    pub(crate) fn open(
+        service: &Arc<Service>,
+        group: &Group,
+        comm: usize,
+        mine: Region,
+        flags: c_int,
+    ) -> Result<Self> {
+        let card = [mine.len() as u64, flags as u64];
+        let mut cards = vec![0_u64; card.len() * group.world()];
+        group.all_gather(&card, &mut cards)?;
+        let cards: Vec<[u64; 2]> = cards.chunks_exact(2).map(|card| [card[0], card[1]]).collect();
+        for (rank, other) in cards.iter().enumerate() {
+            let differs = other[1] != card[1] || (flags & SYMMETRIC != 0 && other[0] != card[0]);
+            if differs {
+                return Err(Failure::argument(format!(
+                    "rank {} registers {} bytes with winFlags {:#x}, rank {rank} {} bytes with {:#x}: they have \
+                     to be the same",
+                    group.rank(),
+                    card[0],
+                    card[1],
+                    other[0],
+                    other[1]
+                )));
+            }
+        }
+        let index = service.admit(mine);
+        let sizes = cards.iter().map(|card| card[0]).collect();
+        // Nobody writes before all can take it.
+        group.barrier()?;
+        Ok(Self { index, mine, sizes, comm, service: service.clone() })
+    }
+
+    /// Ends it, when all that was put into it has come. Every rank has to call it.
+    ///
+    /// # Errors
+    /// When a rank is gone, or does not come.
+    pub(crate) fn close(&self, group: &Group) -> Result<()> {
+        let sent = self.service.sent();
+        let mut coming = vec![0_u64; sent.len()];
+        group.all_to_all(&sent, &mut coming)?;
+        self.service.await_all(&coming, group.timeout())?;
+        self.service.dismiss(self.index);
+        Ok(())
+    }
+
+    /// Whether so many bytes can be put at an offset of a peer's.
+    ///
+    /// # Errors
+    /// When they cannot.
+    pub(crate) fn admits(&self, peer: usize, offset: usize, len: usize) -> Result<()> {
+        let size = self.sizes.get(peer).copied().unwrap_or_default();
+        match (offset as u64).checked_add(len as u64) {
+            Some(end) if end <= size => Ok(()),
+            _ => Err(Failure::argument(format!(
+                "{len} bytes at peerWinOffset {offset} are not within the {size} bytes that rank {peer} has in \
+                 the window"
+            ))),
+        }
+    }
+}
+
+/// A window's place among those that C knows of, before the ranks have agreed on it.
+pub(crate) fn reserve() -> Handle {
+    let mut windows = lock(&WINDOWS);
+    windows.last += 1;
+    Handle::new(FIRST + windows.last * STEP)
+}
+
+/// From here on C finds it.
+pub(crate) fn settle(handle: Handle, window: Window) {
+    lock(&WINDOWS).all.insert(handle.number(), window);
+}
+
+/// The one that C calls so.
+///
+/// # Errors
+/// When there is none, or it is another communicator's.
+pub(crate) fn find(handle: Handle, comm: usize) -> Result<Window> {
+    let window = lock(&WINDOWS).all.get(&handle.number()).cloned();
+    match window {
+        Some(window) if window.comm == comm => Ok(window),
+        Some(_) => Err(Failure::argument("the window is another communicator's")),
+        None if handle.is_null() => Err(Failure::argument("the window is NULL")),
+        None => Err(Failure::argument(format!(
+            "the window is {:#x}, which is none, or was deregistered before",
+            handle.number()
+        ))),
+    }
+}
+
+/// C does not find it any more.
+pub(crate) fn forget(handle: Handle) {
+    lock(&WINDOWS).all.remove(&handle.number());
+}
+
+/// C does not find a communicator's any more.
+pub(crate) fn forget_all_of(comm: usize) {
+    lock(&WINDOWS).all.retain(|_, window| window.comm != comm);
+}
+
+/// All that C knows of.
+struct Windows {
+    all: BTreeMap<usize, Window>,
+    last: usize,
+}
+
+static WINDOWS: Mutex<Windows> = Mutex::new(Windows { all: BTreeMap::new(), last: 0 });
+/// No communicator or stream has such a number.
+const FIRST: usize = 0x6000_0000_0000;
+const STEP: usize = 0x10;
+/// All ranks have the same size.
+const SYMMETRIC: c_int = 1;
+/// What can be asked for.
+const KNOWN: c_int = 3;

@@ -1,0 +1,203 @@
+//! Windows that other ranks write to.
+
+mod support;
+
+use std::ffi::{c_int, c_void};
+
+use consort_nccl::api::communicators::*;
+use consort_nccl::api::extensions::*;
+use consort_nccl::api::groups::*;
+use consort_nccl::api::memory::*;
+use consort_nccl::api::windows::*;
+use consort_nccl::raw::Handle;
+use consort_nccl::{Status, WaitSignalDesc};
+use consort_testkit::{Outcome, Ranks, ranks};
+
+use support::*;
+
+fn room(bytes: usize) -> *mut c_void {
+    let mut memory = std::ptr::null_mut();
+    ok(ncclMemAlloc(out(&mut memory), bytes));
+    memory
+}
+
+fn open(comm: Handle, memory: *mut c_void, bytes: usize) -> Handle {
+    let mut window = Handle::NULL;
+    ok(ncclCommWindowRegister(comm, at(memory), bytes, out(&mut window), 0));
+    window
+}
+
+/// What is there.
+fn numbers(memory: *mut c_void, count: usize) -> Vec<f32> {
+    // SAFETY: there is as much memory, and nobody writes to it once the signals were taken.
+    unsafe { std::slice::from_raw_parts(memory.cast::<f32>(), count) }.to_vec()
+}
+
+fn put(
+    data: &[f32],
+    peer: usize,
+    window: Handle,
+    offset: usize,
+    comm: Handle,
+    stream: Handle,
+) -> Status {
+    let (count, dtype, peer) = (data.len(), code::<f32>(), peer as c_int);
+    ncclPutSignal(read(data), count, dtype, peer, window, offset, 0, 0, 0, comm, stream)
+}
+
+fn wait(from: &[usize], times: c_int, comm: Handle, stream: Handle) -> Status {
+    let descs: Vec<WaitSignalDesc> = from
+        .iter()
+        .map(|&peer| WaitSignalDesc { opCnt: times, peer: peer as c_int, sigIdx: 0, ctx: 0 })
+        .collect();
+    ncclWaitSignal(descs.len() as c_int, list(&descs), comm, stream)
+}
+
+#[test]
+fn every_rank_writes_to_every_window() {
+    ranks(3, |ctx| {
+        let comm = meet(ctx);
+        let (me, world) = (ctx.rank() as usize, ctx.world() as usize);
+        let queue = stream();
+        for (count, stream) in [(1, NOW), (257, queue), (40_009, NOW)] {
+            let bytes = 4 * count * world;
+            let memory = room(bytes);
+            let window = open(comm, memory, bytes);
+            let mut found = std::ptr::null_mut();
+            ok(ncclWinGetUserPtr(comm, window, out(&mut found)));
+            assert_eq!(found, memory);
+            let all: Vec<usize> = (0..world).collect();
+            let value = |from: usize, to: usize, at: usize| (from * 100 + to * 10 + at % 7) as f32;
+            let data: Vec<Vec<f32>> =
+                all.iter().map(|&to| (0..count).map(|at| value(me, to, at)).collect()).collect();
+            for (to, data) in data.iter().enumerate() {
+                ok(put(data, to, window, 4 * count * me, comm, stream));
+            }
+            ok(wait(&all, 1, comm, stream));
+            ok(consortStreamSynchronize(stream));
+            let expected: Vec<f32> = all
+                .iter()
+                .flat_map(|&from| (0..count).map(move |at| value(from, me, at)))
+                .collect();
+            assert_eq!(numbers(memory, count * world), expected);
+            ok(ncclCommWindowDeregister(comm, window));
+            let status = put(&data[0], 0, window, 0, comm, NOW);
+            fails(status, Status::INVALID_ARGUMENT, "deregistered before");
+            ok(ncclMemFree(at(memory)));
+        }
+        ok(consortStreamDestroy(queue));
+        ok(ncclCommDestroy(comm));
+    });
+}
+
+#[test]
+fn what_was_put_is_there_when_the_window_is_closed() {
+    ranks(2, |ctx| {
+        let comm = meet(ctx);
+        for turn in 0..20 {
+            let memory = room(4096);
+            let window = open(comm, memory, 4096);
+            let other = 1 - ctx.rank() as usize;
+            let data = [turn as f32 + other as f32; 3];
+            ok(put(&data, other, window, 8, comm, NOW));
+            // Nobody waits for the signal.
+            ok(ncclCommWindowDeregister(comm, window));
+            let mine = turn as f32 + ctx.rank() as f32;
+            assert_eq!(numbers(memory, 6), [0.0, 0.0, mine, mine, mine, 0.0]);
+            ok(ncclMemFree(at(memory)));
+        }
+        ok(ncclCommDestroy(comm));
+    });
+}
+
+#[test]
+fn signals_are_counted_apart_by_peer_and_index() {
+    ranks(3, |ctx| {
+        let comm = meet(ctx);
+        let status = ncclSignal(0, 0, 0, 0, comm, NOW);
+        fails(status, Status::INVALID_USAGE, "has had no window");
+        let memory = room(4096);
+        let window = open(comm, memory, 4096);
+        if ctx.rank() > 0 {
+            (0..3).for_each(|_| ok(ncclSignal(0, ctx.rank() as c_int, 0, 0, comm, NOW)));
+        } else {
+            let desc = |times, peer| WaitSignalDesc { opCnt: times, peer, sigIdx: peer, ctx: 0 };
+            ok(ncclWaitSignal(2, list(&[desc(2, 2), desc(3, 1)]), comm, NOW));
+            ok(ncclWaitSignal(1, list(&[desc(1, 2)]), comm, NOW));
+        }
+        ok(ncclCommWindowDeregister(comm, window));
+        ok(ncclMemFree(at(memory)));
+        ok(ncclCommDestroy(comm));
+    });
+}
+
+#[test]
+fn one_thread_writes_and_waits_for_all_ranks() {
+    let comms = all_here(2);
+    let memories = [room(4096), room(4096)];
+    let mut windows = [Handle::NULL; 2];
+    ok(ncclGroupStart());
+    for rank in 0..2 {
+        let (memory, window) = (at(memories[rank]), out(&mut windows[rank]));
+        ok(ncclCommWindowRegister(comms[rank], memory, 4096, window, 1));
+    }
+    ok(ncclGroupEnd());
+    let data = [[1.0_f32], [2.0]];
+    ok(ncclGroupStart());
+    for rank in 0..2 {
+        ok(wait(&[1 - rank], 1, comms[rank], NOW));
+        ok(put(&data[rank], 1 - rank, windows[rank], 12, comms[rank], NOW));
+    }
+    ok(ncclGroupEnd());
+    assert_eq!(memories.map(|memory| numbers(memory, 4)[3]), [2.0, 1.0]);
+    ok(ncclGroupStart());
+    (0..2).for_each(|rank| ok(ncclCommWindowDeregister(comms[rank], windows[rank])));
+    ok(ncclGroupEnd());
+    memories.into_iter().for_each(|memory| ok(ncclMemFree(at(memory))));
+    comms.into_iter().for_each(|comm| ok(ncclCommDestroy(comm)));
+}
+
+#[test]
+fn who_waits_for_a_dead_rank_is_told() {
+    let mut job = Ranks::new(2).start(|ctx| {
+        let comm = meet(ctx);
+        let memory = room(4096);
+        let _window = open(comm, memory, 4096);
+        if ctx.rank() == 1 {
+            ctx.reach("ready");
+            std::thread::sleep(std::time::Duration::from_secs(60));
+        }
+        fails(wait(&[1], 1, comm, NOW), Status::REMOTE_ERROR, "rank 1 is gone");
+        ok(ncclCommAbort(comm));
+    });
+    job.await_point(1, "ready");
+    job.kill(1);
+    assert!(matches!(job.wait()[..], [Outcome::Done(()), Outcome::Signalled(9)]));
+}
+
+#[test]
+fn windows_are_looked_at() {
+    let comms = all_here(1);
+    let (comm, bad) = (comms[0], Status::INVALID_ARGUMENT);
+    let memory = room(8192);
+    let mut window = Handle::NULL;
+    let register = |address: *mut c_void, size, flags, window: &mut Handle| {
+        ncclCommWindowRegister(comm, at(address), size, out(window), flags)
+    };
+    fails(register(memory.wrapping_byte_add(64), 100, 0, &mut window), bad, "multiple of 4096");
+    fails(register(memory, 0, 0, &mut window), bad, "size is 0");
+    fails(register(memory, 100, 8, &mut window), bad, "winFlags is 0x8");
+    fails(register(std::ptr::null_mut(), 100, 0, &mut window), bad, "buff is NULL");
+    ok(register(memory, 100, 3, &mut window));
+    fails(put(&[1.0; 26], 0, window, 0, comm, NOW), bad, "not within the 100 bytes");
+    fails(put(&[1.0], 0, window, 97, comm, NOW), bad, "not within the 100 bytes");
+    fails(put(&[1.0], 0, window, usize::MAX, comm, NOW), bad, "not within the 100 bytes");
+    fails(put(&[1.0], 1, window, 0, comm, NOW), bad, "peer is 1");
+    fails(put(&[1.0], 0, comm, 0, comm, NOW), bad, "the window is");
+    fails(wait(&[0], 0, comm, NOW), bad, "opCnt is 0");
+    fails(ncclSignal(0, 0, 0, 1, comm, NOW), bad, "flags is 0x1");
+    fails(ncclSignal(0, 300, 0, 0, comm, NOW), bad, "sigIdx is 300");
+    ok(ncclCommWindowDeregister(comm, window));
+    ok(ncclMemFree(at(memory)));
+    ok(ncclCommDestroy(comm));
+}
