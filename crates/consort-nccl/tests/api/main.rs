@@ -4,7 +4,9 @@
 mod changes;
 mod ends;
 mod groups;
+mod library;
 mod meet;
+mod memory;
 mod moves;
 mod numbers;
 mod old;
