@@ -109,14 +109,26 @@ impl Due {
     /// # Errors
     /// When the system gives no more threads; the communicator knows that, too.
     pub(crate) fn carry_out_apart(self) -> Result<()> {
-        let comm = self.comm();
+        let (comm, parent) = (self.comm(), self.birth.parent.clone());
+        if let Some(parent) = &parent {
+            parent.begin_birth();
+        }
+        let (of, is_known) = (parent.clone(), comm.is_some());
         let body = move || {
-            // The communicator knows.
-            let _ = self.carry_out();
+            let met = self.carry_out();
+            if let Some(parent) = of {
+                // What came into being knows itself why it did not.
+                parent.end_birth(met.err().as_ref().filter(|_| !is_known));
+            }
         };
         match thread::Builder::new().name("consort-meeting".to_owned()).spawn(body) {
             Ok(_) => Ok(()),
-            Err(error) => no_thread(comm, &error),
+            Err(error) => {
+                if let Some(parent) = parent {
+                    parent.end_birth(None);
+                }
+                no_thread(comm, &error)
+            }
         }
     }
 }

@@ -44,6 +44,8 @@ struct State {
     bond: Option<Bond>,
     /// The first thing that went wrong.
     failure: Option<Failure>,
+    /// How many calls of it go on in the background that come of no stream: what is made of it.
+    births: usize,
 }
 
 /// What ties it to the other ranks. The group is let go of before the membership.
@@ -97,7 +99,7 @@ impl Communicator {
     pub(crate) fn forming(settings: Settings, device: Option<c_int>) -> Arc<Self> {
         let mut comms = lock(&COMMS);
         comms.last += 1;
-        let state = State { stage: Stage::Forming, bond: None, failure: None };
+        let state = State { stage: Stage::Forming, bond: None, failure: None, births: 0 };
         let comm = Arc::new(Self {
             number: comms.last * STEP,
             settings,
@@ -241,6 +243,9 @@ impl Communicator {
         if let Stage::Forming | Stage::Finalizing = state.stage {
             return Failure::in_progress();
         }
+        if state.births > 0 && state.stage == Stage::Ready {
+            return Failure::in_progress();
+        }
         let (stage, bond) = (state.stage, state.bond.clone());
         drop(state);
         let error = bond.filter(|_| stage == Stage::Ready).and_then(|bond| bond.group.error());
@@ -251,6 +256,19 @@ impl Communicator {
             }
             None => Failure { status: Status::SUCCESS, text: String::new() },
         }
+    }
+
+    /// Takes notice that something is made of it in the background.
+    pub(crate) fn begin_birth(&self) {
+        lock(&self.state).births += 1;
+    }
+
+    /// Takes notice that it was made, or why it was not, if nobody else would know.
+    pub(crate) fn end_birth(&self, failure: Option<&Failure>) {
+        if let Some(failure) = failure {
+            self.note(failure);
+        }
+        lock(&self.state).births -= 1;
     }
 
     /// The text of the first thing that went wrong.

@@ -1,5 +1,5 @@
 //! What Python is given of consort: groups whose calls take memory by its address, handles on calls
-//! that are on their way, the meeting, the store and symmetric memory.
+//! that are on their way, the meeting, the store, symmetric memory and NCCL.
 //!
 //! This is the ground that the Python package `consort` stands on, not what people use: the package
 //! knows what a tensor is, and keeps it from being freed. Everything that waits lets other threads of
@@ -10,6 +10,7 @@ mod completions;
 mod errors;
 mod group;
 mod meeting;
+mod nccl;
 mod op;
 mod reducer;
 mod region;
@@ -29,6 +30,10 @@ mod _core {
     use crate::group::Group;
     #[pymodule_export]
     use crate::meeting::{Door, address, dtypes, host, meet};
+    #[pymodule_export]
+    use crate::nccl::{
+        Communicator, nccl_cached, nccl_call, nccl_init_rank, nccl_library, nccl_unique_id,
+    };
     #[pymodule_export]
     use crate::op::Op;
     #[pymodule_export]

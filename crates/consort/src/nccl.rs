@@ -26,6 +26,7 @@
 //! Everything else is safe, with every version, and with a library that lacks a function or answers what no version
 //! has answered before.
 
+mod cache;
 mod change;
 mod check;
 mod code;
@@ -48,6 +49,7 @@ mod table;
 mod version;
 mod window;
 
+pub use cache::{cached, forget};
 pub use change::{MemoryStat, Shrink};
 pub use code::Code;
 pub use comm::Comm;
@@ -62,3 +64,6 @@ pub use op::{Op, PreMulSum};
 pub use stream::Stream;
 pub use version::{BUILT_AGAINST, Version};
 pub use window::{Signals, Window, WindowOptions};
+
+#[cfg(test)]
+mod tests;

@@ -389,3 +389,6 @@ const fn name_of(symbol: &'static CStr) -> &'static str {
         Err(_) => panic!("the names in the table are plain"),
     }
 }
+
+#[cfg(test)]
+mod tests;

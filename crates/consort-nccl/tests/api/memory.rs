@@ -1,0 +1,136 @@
+//! Memory of NCCL's making, and memory that it knows.
+
+use consort::nccl::{Code, Memory, MemoryStat, Signals, Stream, WindowOptions};
+use consort::{Dtype, ReduceOp, Source, Target};
+use consort_testkit::ranks;
+
+use crate::meet::{comm, library};
+
+#[test]
+fn memory_of_its_own_is_good_for_calls() {
+    ranks(2, |ctx| {
+        let comm = comm(ctx);
+        let memory = Memory::new(library(), 4000).unwrap();
+        let known = comm.register(&memory).unwrap();
+        let view = memory.on_host().unwrap();
+        assert_eq!(view.len(), 4000);
+        view.fill(ctx.rank() as u8 + 1);
+        // SAFETY: the default stream is done when the call returns; all ranks make the same call.
+        unsafe { comm.all_reduce(view.into(), view, Dtype::U8, ReduceOp::Sum, Stream::DEFAULT) }
+            .unwrap();
+        assert_eq!(Source::from(view).to_vec(), [3; 4000]);
+        // What is known keeps the memory.
+        drop(memory);
+        drop(known);
+        comm.destroy().unwrap();
+    });
+}
+
+#[test]
+fn other_memory_can_be_made_known() {
+    ranks(1, |ctx| {
+        let comm = comm(ctx);
+        let mut bytes = vec![0_u8; 100];
+        let target = Target::from(&mut bytes[..]);
+        // SAFETY: the bytes outlive it.
+        let known = unsafe { comm.register_foreign(target) }.unwrap();
+        // SAFETY: nothing is made known.
+        assert!(unsafe { comm.register_foreign(target.slice(0..0)) }.is_err());
+        // What was made known is forgotten with the communicator at the latest.
+        comm.destroy().unwrap();
+        drop(known);
+    });
+}
+
+#[test]
+fn no_memory_at_all_is_refused() {
+    assert!(Memory::new(library(), 0).is_err());
+}
+
+#[test]
+fn windows_are_known_to_all_ranks() {
+    ranks(2, |ctx| {
+        let comm = comm(ctx);
+        let memory = Memory::new(library(), 8192).unwrap();
+        let options = WindowOptions { symmetric: true, strict_ordering: false };
+        let window = comm.window(&memory, options).unwrap();
+        assert_eq!(comm.window_start(&window).unwrap(), memory.as_ptr());
+        let mut bytes = [0_u8; 8200];
+        let odd = Target::from(&mut bytes[..]).slice(1..1 + 4096);
+        let odd = if odd.as_mut_ptr().addr() % 4096 == 0 { odd.slice(1..4096) } else { odd };
+        // SAFETY: it is refused.
+        let error = unsafe { comm.window_foreign(odd, options) }.unwrap_err();
+        assert!(error.to_string().contains("a multiple of 4096 bytes"), "{error}");
+        drop(window);
+        comm.destroy().unwrap();
+    });
+}
+
+#[test]
+fn what_is_put_is_there_when_it_was_told() {
+    ranks(3, |ctx| {
+        let comm = comm(ctx);
+        let memory = Memory::new(library(), 4096).unwrap();
+        let window = comm.window(&memory, WindowOptions::default()).unwrap();
+        let (rank, world) = (ctx.rank(), ctx.world());
+        let (next, previous) = ((rank + 1) % world, (rank + world - 1) % world);
+        let mine = [rank as u8 + 40; 16];
+        // SAFETY: the default stream is done when the call returns; the peer looks when it was told.
+        unsafe {
+            comm.put_signal(
+                (&mine[..]).into(),
+                Dtype::U8,
+                next,
+                &window,
+                32,
+                (0, 0),
+                Stream::DEFAULT,
+            )
+        }
+        .unwrap();
+        let told = Signals { count: 1, peer: previous, signal: 0, context: 0 };
+        comm.wait_signal(&[told], Stream::DEFAULT).unwrap();
+        let view = memory.on_host().unwrap();
+        assert_eq!(Source::from(view.slice(32..48)).to_vec(), [previous as u8 + 40; 16]);
+        comm.signal(previous, 0, 0, Stream::DEFAULT).unwrap();
+        comm.wait_signal(&[Signals { peer: next, ..told }], Stream::DEFAULT).unwrap();
+        // SAFETY: it is refused.
+        let beyond = unsafe {
+            comm.put_signal(
+                (&mine[..]).into(),
+                Dtype::U8,
+                next,
+                &window,
+                4090,
+                (0, 0),
+                Stream::DEFAULT,
+            )
+        };
+        assert!(beyond.unwrap_err().to_string().contains("not within the window's 4096"));
+        assert!(comm.wait_signal(&[], Stream::DEFAULT).is_err());
+        drop(window);
+        comm.destroy().unwrap();
+    });
+}
+
+#[test]
+fn what_only_devices_have_is_a_clear_error() {
+    ranks(1, |ctx| {
+        let comm = comm(ctx);
+        assert_eq!(comm.memory_stat(MemoryStat::Total).unwrap(), 0);
+        for error in [comm.suspend().unwrap_err(), comm.resume().unwrap_err()] {
+            assert_eq!(error.code(), Some(Code::INVALID_USAGE), "{error}");
+            assert!(error.to_string().contains("device memory"), "{error}");
+        }
+        let memory = Memory::new(library(), 4096).unwrap();
+        let window = comm.window(&memory, WindowOptions::default()).unwrap();
+        assert!(comm.peer_pointer(&window, 0, 0).is_err());
+        assert!(comm.near_pointer(&window, 0, 0).is_err());
+        assert!(comm.multimem_pointer(&window, 0).is_err());
+        assert!(
+            comm.peer_pointer(&window, 0, 4097).unwrap_err().to_string().contains("not within")
+        );
+        drop(window);
+        comm.destroy().unwrap();
+    });
+}

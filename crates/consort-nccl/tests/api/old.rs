@@ -1,0 +1,180 @@
+//! Older versions: what they lack is said, or done in another way.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use consort::Dtype;
+use consort::nccl::{
+    Bootstrap, Comm, Config, Error, Feature, Library, Memory, Shrink, Stream, Version, group,
+};
+use consort_testkit::{Context, Skip, ranks, skip};
+
+use crate::ends::sum;
+use crate::meet::{await_id, path, publish};
+use crate::numbers::coded;
+
+#[test]
+fn an_older_one_says_what_it_lacks() {
+    let library = match old("lacks", 22_703) {
+        Ok(library) => library,
+        Err(reason) => return skip(reason),
+    };
+    assert_eq!(library.version(), Version::new(2, 27, 3));
+    assert!(library.has(Feature::Split) && !library.has(Feature::AllToAll));
+    assert!(!library.has(Feature::Shrink), "its version has it, it has not");
+    let bootstrap = Bootstrap::new(library).unwrap();
+    let comm = Comm::init_rank(library, 1, bootstrap.id(), 0).unwrap();
+    for (result, function, needed) in [
+        (comm.revoke(), "ncclCommRevoke", Version::new(2, 28, 7)),
+        (comm.suspend(), "ncclCommSuspend", Version::new(2, 29, 7)),
+        (comm.grow(2, None, None).map(drop), "ncclCommGrow", Version::new(2, 29, 2)),
+        (library.parameters().map(drop), "ncclParamGetAllParameterKeys", Version::new(2, 30, 4)),
+        (Memory::new(library, 1).map(drop), "ncclMemAlloc", Version::new(2, 19, 0)),
+        (
+            consort::nccl::simulate(library, || Ok(())).map(drop),
+            "ncclGroupSimulateEnd",
+            Version::new(2, 22, 0),
+        ),
+    ] {
+        let found = library.version();
+        assert_eq!(result.unwrap_err(), Error::NeedsVersion { function, needed, found });
+    }
+    let config = Config::new().channels_per_net_peer(2);
+    let error = comm.split(Some(0), 0, Some(&config)).unwrap_err();
+    assert!(
+        error.to_string().contains("the field nChannelsPerNetPeer needs NCCL 2.28.0"),
+        "{error}"
+    );
+    assert!(comm.shrink(&[1], Shrink::WhenIdle, None).is_err());
+    comm.destroy().unwrap();
+}
+
+#[test]
+fn the_oldest_make_communicators_that_block() {
+    let done = ranks(2, |ctx| {
+        let Ok(library) = old_of(ctx, 2708) else { return false };
+        assert!(!library.has(Feature::NonBlocking));
+        let comm = meet(ctx, library);
+        assert_eq!(sum(&comm).unwrap(), 2);
+        comm.destroy().unwrap();
+        true
+    });
+    if done != [true; 2] {
+        skip("there is no C compiler that makes an older NCCL");
+    }
+}
+
+#[test]
+fn what_older_ones_lack_is_made_of_messages() {
+    let done = ranks(3, |ctx| {
+        let Ok(library) = old_of(ctx, 22_703) else { return false };
+        let comm = meet(ctx, library);
+        let (rank, world) = (ctx.rank(), ctx.world() as usize);
+        for len in [0, 1, 301] {
+            let out = coded(rank, len * world);
+            let mut into = vec![0; len * world];
+            // SAFETY: the default stream is done when the call returns; all ranks make the same call. So below.
+            unsafe {
+                comm.all_to_all(
+                    (&out[..]).into(),
+                    (&mut into[..]).into(),
+                    Dtype::U8,
+                    Stream::DEFAULT,
+                )
+            }
+            .unwrap();
+            let at = rank as usize * len;
+            let expected: Vec<u8> =
+                (0..3).flat_map(|from| coded(from, len * world)[at..at + len].to_vec()).collect();
+            assert_eq!(into, expected);
+            for root in 0..3 {
+                let mine = coded(rank, len);
+                let mut all = vec![0; len * world];
+                let recv = (rank == root).then(|| (&mut all[..]).into());
+                // SAFETY: as above.
+                unsafe { comm.gather((&mine[..]).into(), recv, Dtype::U8, root, Stream::DEFAULT) }
+                    .unwrap();
+                if rank == root {
+                    assert_eq!(all, (0..3).flat_map(|from| coded(from, len)).collect::<Vec<_>>());
+                }
+                let whole = coded(root, len * world);
+                let send = (rank == root).then(|| (&whole[..]).into());
+                let mut part = vec![0; len];
+                // SAFETY: as above.
+                unsafe {
+                    comm.scatter(send, (&mut part[..]).into(), Dtype::U8, root, Stream::DEFAULT)
+                }
+                .unwrap();
+                assert_eq!(part, whole[at..at + len]);
+            }
+        }
+        // Within a group they are part of it.
+        let (out, mut into) = (coded(rank, 3), [0; 3]);
+        group(library, || {
+            // SAFETY: as above, when the group has ended.
+            unsafe {
+                comm.all_to_all(
+                    (&out[..]).into(),
+                    (&mut into[..]).into(),
+                    Dtype::U8,
+                    Stream::DEFAULT,
+                )
+            }
+        })
+        .unwrap();
+        assert_eq!(into[..], [0, 1, 2].map(|from| coded(from, 3)[rank as usize]));
+        comm.destroy().unwrap();
+        true
+    });
+    if done != [true; 3] {
+        skip("there is no C compiler that makes an older NCCL");
+    }
+}
+
+fn meet(ctx: &Context, library: Library) -> Comm {
+    let config = Config::new().timeout(Duration::from_secs(30));
+    if ctx.rank() == 0 {
+        let bootstrap = Bootstrap::new(library).unwrap();
+        publish(&ctx.dir().join("id"), bootstrap.id());
+        return Comm::init_rank_with(library, ctx.world(), bootstrap.id(), 0, &config).unwrap();
+    }
+    Comm::init_rank_with(
+        library,
+        ctx.world(),
+        &await_id(&ctx.dir().join("id")),
+        ctx.rank(),
+        &config,
+    )
+    .unwrap()
+}
+
+/// An older one for the ranks of a test, each of which makes its own.
+fn old_of(ctx: &Context, version: i32) -> Result<Library, Skip> {
+    build(&ctx.dir().join(format!("libold{}.so", ctx.rank())), version)
+}
+
+/// An older one for a test without ranks.
+fn old(name: &str, version: i32) -> Result<Library, Skip> {
+    let folder = tempfile::tempdir().unwrap();
+    build(&folder.path().join(format!("lib{name}.so")), version)
+}
+
+/// Consort's own NCCL in the shape of an older version. Its forwarding is written for one processor.
+fn build(to: &Path, version: i32) -> Result<Library, Skip> {
+    if !cfg!(target_arch = "x86_64") {
+        return Err(Skip::new("older versions are made for x86_64"));
+    }
+    let source: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/api/old.c");
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-o"])
+        .arg(to)
+        .arg(format!("-DLIBRARY=\"{}\"", path().display()))
+        .arg(format!("-DVERSION={version}"))
+        .arg(source)
+        .arg("-ldl")
+        .output();
+    let Ok(built) = built else { return Err(Skip::new("there is no C compiler")) };
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    Ok(Library::open(to).unwrap())
+}
