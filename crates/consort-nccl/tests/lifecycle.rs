@@ -159,6 +159,7 @@ fn those_who_are_left_go_on_after_a_rank_was_killed() {
         let status = all_reduce(&[1.0; 1000], &mut sums, SUM, comm, NOW);
         fails(status, Status::REMOTE_ERROR, "rank 2 is gone");
         assert_eq!(condition(comm), Status::REMOTE_ERROR);
+        assert!(last_error_of(comm).contains("rank 2 is gone: its process has ended"));
         let mut rest = Handle::NULL;
         let status = ncclCommShrink(comm, list(&[2]), 1, out(&mut rest), no_config(), 0);
         fails(status, Status::REMOTE_ERROR, "NCCL_SHRINK_ABORT");
