@@ -2,16 +2,16 @@
 //!
 //! The process that makes an id holds the store. Nobody needs it for calls, but ranks that make a communicator
 //! smaller meet there again; so it is held until all ranks have left, and no shorter than its process has
-//! ranks of its own in it.
+//! ranks of its own in it. As that process may be the one that dies, another has a standby of the store.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use consort::{Builder, Deadline, Group, Secret, Store};
-use consort_store::{Request, Server};
+use consort::{Builder, Deadline, Group, Member, Secret, Store, StoreError};
+use consort_store::{Dial, Request, Role, Server};
 use consort_sys::net;
 
 use crate::comm::Bond;
@@ -40,9 +40,10 @@ pub(crate) fn invite() -> Result<UniqueId> {
 fn place() -> Result<SocketAddr> {
     let said = |name| std::env::var(name).ok().filter(|text| !text.trim().is_empty());
     if let Some(address) = said("NCCL_COMM_ID") {
-        return address.trim().parse().map_err(|_| {
+        let found = address.trim().to_socket_addrs().ok().and_then(|mut found| found.next());
+        return found.ok_or_else(|| {
             Failure::usage(format!(
-                "NCCL_COMM_ID is {address:?}, and has to be an address and a port"
+                "NCCL_COMM_ID is {address:?}, and has to be a host or an address, and a port"
             ))
         });
     }
@@ -98,9 +99,39 @@ pub(crate) fn meet(id: &UniqueId, rank: u32, world: u32) -> Result<Bond> {
     let group = builder.init()?;
     // All have come: who holds the store is now held by its ranks.
     lock(&HOUSES).remove(&invitation.nonce);
+    let house = match is_second(&group, house.is_some())? {
+        // Without it the ranks depend on the one that holds the store, which most survive.
+        true => follow(&invitation, &group).ok().map(Arc::new),
+        false => house,
+    };
     let store = group.store().clone();
     let membership = Membership { house, store, world: i64::from(world) };
     Ok(Bond { group, membership: Arc::new(membership) })
+}
+
+/// Whether this rank is to have the standby: the first one that is in another process than the store.
+fn is_second(group: &Group, holds: bool) -> Result<bool> {
+    let mut holders = vec![false; group.world()];
+    group.all_gather(&[holds], &mut holders)?;
+    let members = group.members();
+    let process = |member: &Member| (member.host.clone(), member.process);
+    let first = holders.iter().position(|holds| *holds).map(|rank| process(&members[rank]));
+    let second = members.iter().find(|member| Some(process(member)) != first);
+    Ok(second.is_some_and(|second| second.rank == group.rank() && group.world() > 1))
+}
+
+/// A standby of the store.
+fn follow(invitation: &Invitation, group: &Group) -> Result<House> {
+    let here = group.members()[group.rank().index()].address;
+    let listener = Server::listen(SocketAddr::new(here, 0))?;
+    let dial = Dial::new(invitation.address, &invitation.secret).named("standby");
+    let until = Deadline::after(TO_FOLLOW);
+    let server = Server::follow(Duration::ZERO, listener, &dial, until)?;
+    // It takes a moment to have all that the first one has.
+    while server.role() == (Role::Follows { ready: false }) && !until.has_passed() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(House { server: Some(server), last: Mutex::default() })
 }
 
 /// A rank's part in a meeting: shared by all communicators that come of it.
@@ -155,15 +186,18 @@ impl Drop for House {
     }
 }
 
-/// Waits until all ranks have left.
+/// Waits until all ranks have left, or the store has.
 fn have_left(store: &dyn Store, world: i64, until: Deadline) -> bool {
+    let mut left = Vec::new();
     loop {
-        let Ok(left) = store.add(LEFT, 0) else { return true };
-        if left >= world {
+        left = match store.get_changed(LEFT, &left, until) {
+            Ok(left) => left,
+            Err(StoreError::Timeout { .. }) => return false,
+            Err(_) => return true,
+        };
+        let count = std::str::from_utf8(&left).ok().and_then(|left| left.parse::<i64>().ok());
+        if count.is_none_or(|count| count >= world) {
             return true;
-        }
-        if store.get_changed(LEFT, left.to_string().as_bytes(), until).is_err() {
-            return false;
         }
     }
 }
@@ -173,6 +207,8 @@ static HOUSES: Mutex<BTreeMap<[u8; 16], Arc<House>>> = Mutex::new(BTreeMap::new(
 const LEFT: &str = "consort-nccl/left";
 /// How long a rank that leaves waits for the store.
 const HASTE: Duration = Duration::from_secs(1);
+/// How long it may take to have a standby.
+const TO_FOLLOW: Duration = Duration::from_secs(5);
 /// How long the process that holds the store waits for the others to leave.
 const LINGER: Duration = Duration::from_secs(2);
 
