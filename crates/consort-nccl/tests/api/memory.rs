@@ -30,7 +30,7 @@ fn memory_of_its_own_is_good_for_calls() {
 fn other_memory_can_be_made_known() {
     ranks(1, |ctx| {
         let comm = comm(ctx);
-        let mut bytes = vec![0_u8; 100];
+        let mut bytes = [0_u8; 100];
         let target = Target::from(&mut bytes[..]);
         // SAFETY: the bytes outlive it.
         let known = unsafe { comm.register_foreign(target) }.unwrap();
