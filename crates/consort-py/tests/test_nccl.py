@@ -189,6 +189,27 @@ except KeyError:
     assert printed.endswith("closed>")
 
 
+def test_a_forked_child_is_told_that_the_communicator_is_its_parents(library: str) -> None:
+    program = """
+import os
+comm = nccl.init_rank(1, nccl.unique_id(), 0)
+if os.fork() == 0:
+    try:
+        nccl.all_reduce([Tensor([1.0])], comms=comm)
+    except consort.Aborted as error:
+        print(error, flush=True)
+    del comm
+    os._exit(0)
+os.wait()
+nccl.all_reduce([tensor := Tensor([1.0])], comms=comm)
+comm.close()
+print(tensor.list())
+"""
+    told, summed = lines(python("-c", FAKES + program, CONSORT_NCCL_LIBRARY=library))
+    assert "was made in the process that this one was forked from" in told
+    assert summed == "[1.0]"
+
+
 MISTAKES = {
     "nccl.all_reduce(one)": ("TypeError", "inputs should be a collection of tensors, not a Tensor"),
     "nccl.all_reduce(7)": ("TypeError", "should be a collection of tensors, not a int"),
