@@ -11,6 +11,13 @@ use crate::raw::{Grown, Plain, Text};
 ///
 /// Of these only `blocking` and `commName` mean something here; the others are looked at, so that what NCCL
 /// refuses is refused, and have no effect.
+///
+/// ```
+/// use consort_nccl::Config;
+///
+/// let config = Config { blocking: 0, ..Config::INITIAL };
+/// assert_eq!((config.magic, config.version), (0xcafe_beef, 23007));
+/// ```
 #[allow(missing_docs, non_snake_case)]
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]

@@ -2,7 +2,7 @@
 //!
 //! The process that makes an id holds the store. Nobody needs it for calls, but ranks that make a communicator
 //! smaller meet there again; so it is held until all ranks have left, and no shorter than its process has
-//! ranks of its own in it.
+//! ranks of its own in it. As that process may be the one that dies, another has a standby of the store.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use consort::{Builder, Deadline, Group, Secret, Store};
-use consort_store::{Request, Server};
+use consort::{Builder, Deadline, Group, Member, Secret, Store, StoreError};
+use consort_store::{Dial, Request, Role, Server};
 use consort_sys::net;
 
 use crate::comm::Bond;
@@ -98,9 +98,39 @@ pub(crate) fn meet(id: &UniqueId, rank: u32, world: u32) -> Result<Bond> {
     let group = builder.init()?;
     // All have come: who holds the store is now held by its ranks.
     lock(&HOUSES).remove(&invitation.nonce);
+    let house = match is_second(&group, house.is_some())? {
+        // Without it the ranks depend on the one that holds the store, which most survive.
+        true => follow(&invitation, &group).ok().map(Arc::new),
+        false => house,
+    };
     let store = group.store().clone();
     let membership = Membership { house, store, world: i64::from(world) };
     Ok(Bond { group, membership: Arc::new(membership) })
+}
+
+/// Whether this rank is to have the standby: the first one that is in another process than the store.
+fn is_second(group: &Group, holds: bool) -> Result<bool> {
+    let mut holders = vec![false; group.world()];
+    group.all_gather(&[holds], &mut holders)?;
+    let members = group.members();
+    let process = |member: &Member| (member.host.clone(), member.process);
+    let first = holders.iter().position(|holds| *holds).map(|rank| process(&members[rank]));
+    let second = members.iter().find(|member| Some(process(member)) != first);
+    Ok(second.is_some_and(|second| second.rank == group.rank() && group.world() > 1))
+}
+
+/// A standby of the store.
+fn follow(invitation: &Invitation, group: &Group) -> Result<House> {
+    let here = group.members()[group.rank().index()].address;
+    let listener = Server::listen(SocketAddr::new(here, 0))?;
+    let dial = Dial::new(invitation.address, &invitation.secret).named("standby");
+    let until = Deadline::after(TO_FOLLOW);
+    let server = Server::follow(Duration::ZERO, listener, &dial, until)?;
+    // It takes a moment to have all that the first one has.
+    while server.role() == (Role::Follows { ready: false }) && !until.has_passed() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(House { server: Some(server), last: Mutex::default() })
 }
 
 /// A rank's part in a meeting: shared by all communicators that come of it.
@@ -155,15 +185,18 @@ impl Drop for House {
     }
 }
 
-/// Waits until all ranks have left.
+/// Waits until all ranks have left, or the store has.
 fn have_left(store: &dyn Store, world: i64, until: Deadline) -> bool {
+    let mut left = Vec::new();
     loop {
-        let Ok(left) = store.add(LEFT, 0) else { return true };
-        if left >= world {
+        left = match store.get_changed(LEFT, &left, until) {
+            Ok(left) => left,
+            Err(StoreError::Timeout { .. }) => return false,
+            Err(_) => return true,
+        };
+        let count = std::str::from_utf8(&left).ok().and_then(|left| left.parse::<i64>().ok());
+        if count.is_none_or(|count| count >= world) {
             return true;
-        }
-        if store.get_changed(LEFT, left.to_string().as_bytes(), until).is_err() {
-            return false;
         }
     }
 }
@@ -173,6 +206,8 @@ static HOUSES: Mutex<BTreeMap<[u8; 16], Arc<House>>> = Mutex::new(BTreeMap::new(
 const LEFT: &str = "consort-nccl/left";
 /// How long a rank that leaves waits for the store.
 const HASTE: Duration = Duration::from_secs(1);
+/// How long it may take to have a standby.
+const TO_FOLLOW: Duration = Duration::from_secs(5);
 /// How long the process that holds the store waits for the others to leave.
 const LINGER: Duration = Duration::from_secs(2);
 

@@ -18,7 +18,7 @@ pub(crate) type Job = Box<dyn FnOnce() -> Result<()> + Send>;
 pub(crate) struct Stream {
     number: usize,
     line: Arc<Line>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
@@ -61,7 +61,7 @@ impl Stream {
         let mut streams = lock(&STREAMS);
         streams.last += 1;
         let number = FIRST + streams.last * STEP;
-        let stream = Self { number, line, thread: Mutex::new(Some(thread)) };
+        let stream = Self { number, line, thread: Some(thread) };
         streams.all.insert(number, Arc::new(stream));
         Ok(Handle::new(number))
     }
@@ -90,16 +90,7 @@ impl Stream {
             return Err(Failure::argument("stream is NULL"));
         };
         lock(&STREAMS).all.remove(&handle.number());
-        let is_idle = {
-            let mut state = lock(&stream.line.state);
-            state.is_closed = true;
-            state.pending == 0
-        };
-        stream.line.changed.notify_all();
-        if let (Some(thread), true) = (lock(&stream.thread).take(), is_idle) {
-            // A job's panic is caught; there is nothing else to hear of.
-            let _ = thread.join();
-        }
+        drop(stream);
         Ok(())
     }
 
@@ -139,6 +130,23 @@ impl Stream {
             state = self.line.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.failure.take().map_or(Ok(()), Err)
+    }
+}
+
+impl Drop for Stream {
+    /// Whoever has a call for it has a hold on it, so that there are no more. If there is nothing to do, the
+    /// thread ends at once, and is waited for; otherwise when it has done all.
+    fn drop(&mut self) {
+        let is_idle = {
+            let mut state = lock(&self.line.state);
+            state.is_closed = true;
+            state.pending == 0
+        };
+        self.line.changed.notify_all();
+        if let (Some(thread), true) = (self.thread.take(), is_idle) {
+            // A job's panic is caught; there is nothing else to hear of.
+            let _ = thread.join();
+        }
     }
 }
 
@@ -220,6 +228,7 @@ mod tests {
         }));
         assert!(!stream.is_idle().unwrap());
         Stream::destroy(handle).unwrap();
+        drop(stream);
         tell.send(()).unwrap();
         assert_eq!(answered.recv(), Ok(7));
     }

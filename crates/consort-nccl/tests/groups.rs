@@ -161,6 +161,20 @@ fn calls_on_a_stream_return_at_once_and_are_done_in_order() {
 }
 
 #[test]
+fn a_stream_that_was_destroyed_does_what_it_was_given() {
+    let comms = all_here(1);
+    let queue = stream();
+    let mut sums = [0.0_f32];
+    ok(ncclGroupStart());
+    ok(all_reduce(&[7.0], &mut sums, SUM, comms[0], queue));
+    ok(consortStreamDestroy(queue));
+    ok(ncclGroupEnd());
+    // It waits for the calls that were made.
+    ok(ncclCommDestroy(comms[0]));
+    assert_eq!(sums, [7.0]);
+}
+
+#[test]
 fn communicators_of_a_group_come_into_being_together() {
     let id = unique_id();
     let mut comms = [Handle::NULL; 3];

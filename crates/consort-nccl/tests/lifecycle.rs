@@ -159,6 +159,7 @@ fn those_who_are_left_go_on_after_a_rank_was_killed() {
         let status = all_reduce(&[1.0; 1000], &mut sums, SUM, comm, NOW);
         fails(status, Status::REMOTE_ERROR, "rank 2 is gone");
         assert_eq!(condition(comm), Status::REMOTE_ERROR);
+        assert!(last_error_of(comm).contains("rank 2 is gone: its process has ended"));
         let mut rest = Handle::NULL;
         let status = ncclCommShrink(comm, list(&[2]), 1, out(&mut rest), no_config(), 0);
         fails(status, Status::REMOTE_ERROR, "NCCL_SHRINK_ABORT");
@@ -176,6 +177,30 @@ fn those_who_are_left_go_on_after_a_rank_was_killed() {
         3,
         "{outcomes:?}"
     );
+}
+
+#[test]
+fn those_who_are_left_go_on_after_the_one_that_made_the_id_was_killed() {
+    let mut job = Ranks::new(4).start(|ctx| {
+        let comm = meet(ctx);
+        counts_all(comm);
+        ctx.reach("ready");
+        if ctx.rank() == 0 {
+            thread::sleep(Duration::from_secs(60));
+        }
+        let status = all_reduce(&[1.0_f32], &mut [0.0], SUM, comm, NOW);
+        fails(status, Status::REMOTE_ERROR, "rank 0 is gone");
+        let mut rest = Handle::NULL;
+        ok(ncclCommShrink(comm, list(&[0]), 1, out(&mut rest), no_config(), 1));
+        assert_eq!((rank_of(rest), world_of(rest)), (ctx.rank() as usize - 1, 3));
+        counts_all(rest);
+        ok(ncclCommDestroy(comm));
+        ok(ncclCommDestroy(rest));
+    });
+    (0..4).for_each(|rank| job.await_point(rank, "ready"));
+    job.kill(0);
+    let outcomes = job.wait();
+    assert!(outcomes[1..].iter().all(|it| matches!(it, Outcome::Done(()))), "{outcomes:?}");
 }
 
 #[test]

@@ -1,6 +1,28 @@
 //! Collectives.
 //!
 //! Counts are of elements, and per rank. A call without elements is done at once, and needs no others.
+//!
+//! ```
+//! use consort_nccl::api::collectives::ncclAllReduce;
+//! use consort_nccl::api::communicators::{ncclCommDestroy, ncclCommInitAll};
+//! use consort_nccl::raw::{Buffer, Handle, In, Out};
+//! use consort_nccl::Status;
+//!
+//! let mut comm = Handle::NULL;
+//! // SAFETY: it lives until the call has returned.
+//! let out = unsafe { Out::from_raw(&mut comm) };
+//! // SAFETY: null leads nowhere.
+//! let no_list = unsafe { In::from_raw(std::ptr::null()) };
+//! assert_eq!(ncclCommInitAll(out, 1, no_list), Status::SUCCESS);
+//!
+//! let mut numbers = [1.5_f32, -2.0];
+//! // SAFETY: without a stream the call is done when it returns, and the numbers are there until then.
+//! let buffer = unsafe { Buffer::from_raw(numbers.as_mut_ptr().cast()) };
+//! let (float, sum, now) = (7, 0, Handle::NULL);
+//! assert_eq!(ncclAllReduce(buffer, buffer, 2, float, sum, comm, now), Status::SUCCESS);
+//! assert_eq!(numbers, [1.5, -2.0]);
+//! assert_eq!(ncclCommDestroy(comm), Status::SUCCESS);
+//! ```
 
 use std::ffi::c_int;
 use std::sync::Arc;

@@ -1,4 +1,17 @@
 //! What NCCL does not have: `consort_nccl.h`.
+//!
+//! ```
+//! use consort_nccl::api::extensions::*;
+//! use consort_nccl::raw::{Handle, Out};
+//! use consort_nccl::Status;
+//!
+//! let mut stream = Handle::NULL;
+//! // SAFETY: it lives until the call has returned.
+//! assert_eq!(consortStreamCreate(unsafe { Out::from_raw(&mut stream) }), Status::SUCCESS);
+//! assert_eq!(consortStreamQuery(stream), Status::SUCCESS);
+//! assert_eq!(consortStreamDestroy(stream), Status::SUCCESS);
+//! assert_eq!(consortStreamQuery(stream), Status::INVALID_ARGUMENT);
+//! ```
 
 use std::ffi::{CStr, c_char};
 

@@ -1,4 +1,13 @@
 //! Groups of calls.
+//!
+//! ```
+//! use consort_nccl::api::groups::{ncclGroupEnd, ncclGroupStart};
+//! use consort_nccl::Status;
+//!
+//! assert_eq!(ncclGroupStart(), Status::SUCCESS);
+//! assert_eq!(ncclGroupEnd(), Status::SUCCESS);
+//! assert_eq!(ncclGroupEnd(), Status::INVALID_USAGE);
+//! ```
 
 use crate::SimInfo;
 use crate::batch;

@@ -1,4 +1,16 @@
 //! Memory for the program.
+//!
+//! ```
+//! use consort_nccl::api::memory::{ncclMemAlloc, ncclMemFree};
+//! use consort_nccl::raw::{Buffer, Out};
+//! use consort_nccl::Status;
+//!
+//! let mut memory = std::ptr::null_mut();
+//! // SAFETY: it lives until the call has returned.
+//! assert_eq!(ncclMemAlloc(unsafe { Out::from_raw(&mut memory) }, 1000), Status::SUCCESS);
+//! // SAFETY: nobody else uses it.
+//! assert_eq!(ncclMemFree(unsafe { Buffer::from_raw(memory) }), Status::SUCCESS);
+//! ```
 
 use std::ffi::c_void;
 

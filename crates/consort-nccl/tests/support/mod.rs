@@ -47,8 +47,12 @@ pub(crate) fn fails(status: Status, expected: Status, words: &str) {
 }
 
 pub(crate) fn last_error() -> String {
+    last_error_of(Handle::NULL)
+}
+
+pub(crate) fn last_error_of(comm: Handle) -> String {
     // SAFETY: it stays until this thread asks again.
-    let text = unsafe { CStr::from_ptr(ncclGetLastError(Handle::NULL)) };
+    let text = unsafe { CStr::from_ptr(ncclGetLastError(comm)) };
     text.to_string_lossy().into_owned()
 }
 
