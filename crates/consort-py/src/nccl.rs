@@ -5,8 +5,8 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use consort::nccl::{self, Bootstrap, Code, Comm, Config, Error, Library, Stream, UniqueId};
-use consort::{Dtype, ErrorKind, ReduceOp};
+use consort::nccl::{self, Bootstrap, Comm, Config, Error, Library, Stream, UniqueId};
+use consort::{Dtype, ReduceOp};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -270,20 +270,9 @@ fn library() -> PyResult<Library> {
 
 /// The exception for an error of NCCL's.
 fn raise(error: &Error) -> PyErr {
-    let kind = match error {
-        Error::Argument { .. } => ErrorKind::Mistake,
-        Error::Deadline { .. } => ErrorKind::Deadline,
-        Error::Ended { .. } => ErrorKind::Aborted,
-        error => match error.code() {
-            Some(Code::INVALID_ARGUMENT | Code::INVALID_USAGE) => ErrorKind::Mistake,
-            Some(Code::REMOTE_ERROR) => ErrorKind::PeerGone,
-            Some(Code::TIMEOUT) => ErrorKind::Deadline,
-            _ => ErrorKind::System,
-        },
-    };
     let text = match error.code() {
         Some(code) => format!("NCCL Error {}: {error}", code.0),
         None => error.to_string(),
     };
-    exception(kind, text, Vec::new())
+    exception(error.kind(), text, Vec::new())
 }

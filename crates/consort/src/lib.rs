@@ -17,7 +17,7 @@
 //! alike; [messages](Group::send) from one rank to another; and [symmetric memory](symm), which
 //! all ranks of a host reach. Each can block, or go on [in the background](Work). These work on
 //! memory; [`functional`] has the same on values, such as tensors, and gives new ones. A [`Mesh`] lays
-//! ranks out in rows and columns, with a group along each.
+//! ranks out in rows and columns, with a group along each. [`nccl`] has NVIDIA's library for devices, as it is.
 //!
 //! A group belongs to the process that met the others. A child that is forked from it is no rank:
 //! what it asks of the group is an [error](Error::Forked), and nobody hears of it.

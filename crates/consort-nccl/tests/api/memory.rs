@@ -1,6 +1,6 @@
 //! Memory of NCCL's making, and memory that it knows.
 
-use consort::nccl::{Code, Memory, MemoryStat, Signals, Stream, WindowOptions};
+use consort::nccl::{Code, Memory, MemoryStat, Signals, Stream, WindowOptions, group};
 use consort::{Dtype, ReduceOp, Source, Target};
 use consort_testkit::ranks;
 
@@ -30,7 +30,7 @@ fn memory_of_its_own_is_good_for_calls() {
 fn other_memory_can_be_made_known() {
     ranks(1, |ctx| {
         let comm = comm(ctx);
-        let mut bytes = vec![0_u8; 100];
+        let mut bytes = [0_u8; 100];
         let target = Target::from(&mut bytes[..]);
         // SAFETY: the bytes outlive it.
         let known = unsafe { comm.register_foreign(target) }.unwrap();
@@ -39,6 +39,31 @@ fn other_memory_can_be_made_known() {
         // What was made known is forgotten with the communicator at the latest.
         comm.destroy().unwrap();
         drop(known);
+    });
+}
+
+#[test]
+fn what_is_dropped_in_a_group_is_known_until_its_end() {
+    ranks(2, |ctx| {
+        let comm = comm(ctx);
+        let memory = Memory::new(library(), 4096).unwrap();
+        let (known, window) = (
+            comm.register(&memory).unwrap(),
+            comm.window(&memory, WindowOptions::default()).unwrap(),
+        );
+        let view = memory.on_host().unwrap();
+        view.fill(1);
+        group(comm.library(), || {
+            // SAFETY: it is left alone until the group has ended; all ranks make the same call.
+            unsafe {
+                comm.all_reduce(view.into(), view, Dtype::U8, ReduceOp::Sum, Stream::DEFAULT)
+            }?;
+            drop((known, window));
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(Source::from(view).to_vec(), [2; 4096]);
+        comm.destroy().unwrap();
     });
 }
 

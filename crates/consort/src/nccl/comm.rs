@@ -400,6 +400,14 @@ impl Inner {
         settle(&at, pass, Some(&self.gate), limit)
     }
 
+    /// Waits until nothing is in progress after memory was forgotten, for all ranks may have to.
+    pub(super) fn rest(&self) {
+        let Ok(pass) = self.gate.watch() else { return };
+        if let Err(error) = self.settle("ncclCommWindowDeregister", &pass, self.limit()) {
+            tracing::warn!("{error}");
+        }
+    }
+
     /// Has threads that are in a call get out of it. Where that cannot be had, calls do not block.
     pub(super) fn disturb(&self) {
         if self.gate.is_held()
@@ -423,7 +431,7 @@ impl Inner {
     /// Ends what was dropped.
     pub(super) fn end(&self) {
         let ended = match self.gate.fate() {
-            Fate::Aborted | Fate::Destroyed => return,
+            Fate::Aborted | Fate::Destroyed | Fate::Forked => return,
             Fate::Finalized => {
                 let handle = self.gate.close(Fate::Destroyed).map(Handle::destroy);
                 handle.map_or(Ok(()), |answer| {

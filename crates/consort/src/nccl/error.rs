@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use consort_store::ErrorKind;
 use consort_sys::dl::NotLoaded;
 
 use super::code::Code;
@@ -12,7 +13,7 @@ use super::version::Version;
 /// The result of every call of this module that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a call failed.
+/// Why a call failed. [`kind`](Self::kind) sorts the variants into the few cases that code acts on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -90,6 +91,31 @@ impl Error {
         match self {
             Self::Failed(failure) => Some(failure.code),
             _ => None,
+        }
+    }
+
+    /// What can be done about it.
+    ///
+    /// ```
+    /// use consort::ErrorKind;
+    /// use consort::nccl::UniqueId;
+    ///
+    /// assert_eq!(UniqueId::from_bytes(b"short").unwrap_err().kind(), ErrorKind::Mistake);
+    /// ```
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Argument { .. } => ErrorKind::Mistake,
+            Self::Deadline { .. } => ErrorKind::Deadline,
+            Self::Ended { .. } => ErrorKind::Aborted,
+            Self::NotLoaded(_) | Self::NotNccl { .. } | Self::NeedsVersion { .. } => {
+                ErrorKind::System
+            }
+            Self::Failed(failure) => match failure.code {
+                Code::INVALID_ARGUMENT | Code::INVALID_USAGE => ErrorKind::Mistake,
+                Code::REMOTE_ERROR => ErrorKind::PeerGone,
+                Code::TIMEOUT => ErrorKind::Deadline,
+                _ => ErrorKind::System,
+            },
         }
     }
 

@@ -15,6 +15,8 @@ use super::table::Handle;
 /// Who may use a communicator when.
 #[derive(Debug)]
 pub(super) struct Gate {
+    /// Whose communicator it is: a child that was forked from it has none of NCCL's threads.
+    process: u32,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -29,6 +31,8 @@ pub(super) enum Fate {
     Revoked,
     Aborted,
     Destroyed,
+    /// It is that of the process that this one was forked from.
+    Forked,
 }
 
 impl Fate {
@@ -40,6 +44,7 @@ impl Fate {
             Self::Revoked => "revoked",
             Self::Aborted => "aborted",
             Self::Destroyed => "destroyed",
+            Self::Forked => "made in the process that this one was forked from",
         }
     }
 }
@@ -60,7 +65,8 @@ impl Gate {
     pub(super) fn new(handle: Handle) -> Arc<Self> {
         let handle = Some(Arc::new(handle));
         let state = State { handle, fate: Fate::Alive, holder: None, passes: 0, watchers: 0 };
-        Arc::new(Self { state: Mutex::new(state), changed: Condvar::new() })
+        let process = std::process::id();
+        Arc::new(Self { process, state: Mutex::new(state), changed: Condvar::new() })
     }
 
     /// Lets this thread issue calls, when no other does.
@@ -68,6 +74,7 @@ impl Gate {
     /// # Errors
     /// What has become of a communicator that has ended.
     pub(super) fn enter(self: &Arc<Self>) -> Result<Pass, Fate> {
+        self.must_be_home()?;
         let me = thread::current().id();
         let mut state = self.lock();
         while state.handle.is_some() && state.holder.is_some_and(|holder| holder != me) {
@@ -84,15 +91,17 @@ impl Gate {
     /// # Errors
     /// As [`enter`](Self::enter).
     pub(super) fn watch(self: &Arc<Self>) -> Result<Pass, Fate> {
+        self.must_be_home()?;
         let mut state = self.lock();
         let handle = state.handle.clone().ok_or(state.fate)?;
         state.watchers += 1;
         Ok(Pass { gate: self.clone(), handle: Some(handle), is_watcher: true })
     }
 
-    /// Lets nobody in any more, and has the communicator when all others are out. None if it was closed before. A
-    /// thread that holds a pass itself would wait for ever.
+    /// Lets nobody in any more, and has the communicator when all others are out. None if it was closed before, or is
+    /// another process's. A thread that holds a pass itself would wait for ever.
     pub(super) fn close(&self, fate: Fate) -> Option<Handle> {
+        self.must_be_home().ok()?;
         let mut state = self.lock();
         let handle = state.handle.take()?;
         state.fate = fate;
@@ -105,7 +114,8 @@ impl Gate {
 
     /// What has become of it.
     pub(super) fn fate(&self) -> Fate {
-        self.lock().fate
+        // In a forked child the lock may be held by a thread that it does not have.
+        self.must_be_home().err().unwrap_or_else(|| self.lock().fate)
     }
 
     /// Takes notice of what has become of it.
@@ -121,9 +131,13 @@ impl Gate {
         self.lock().handle.is_none()
     }
 
-    /// Whether some thread issues calls.
+    /// Whether some thread of this process issues calls.
     pub(super) fn is_held(&self) -> bool {
-        self.lock().holder.is_some()
+        self.must_be_home().is_ok() && self.lock().holder.is_some()
+    }
+
+    fn must_be_home(&self) -> Result<(), Fate> {
+        if self.process == std::process::id() { Ok(()) } else { Err(Fate::Forked) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -9,6 +9,7 @@ use super::error::{Error, Result};
 use super::feature::Feature;
 use super::gate::Pass;
 use super::library::Library;
+use super::table::Lease;
 use super::version::BUILT_AGAINST;
 
 /// Makes one group of all calls that `body` makes on this thread: they are carried out together when it returns,
@@ -73,7 +74,13 @@ impl Scope {
         library.succeed("ncclGroupStart", library.table().start_group(), None)?;
         OPEN.with_borrow_mut(|all| match all.iter_mut().find(|open| open.library == library) {
             Some(open) => open.depth += 1,
-            None => all.push(Open { library, depth: 1, kept: Vec::new(), doomed: Vec::new() }),
+            None => all.push(Open {
+                library,
+                depth: 1,
+                kept: Vec::new(),
+                leases: Vec::new(),
+                doomed: Vec::new(),
+            }),
         });
         Ok(Self { library, is_open: true })
     }
@@ -122,6 +129,8 @@ struct Open {
     depth: usize,
     /// Communicators that calls were made of, which have to live until its end.
     kept: Vec<(Arc<Inner>, Pass)>,
+    /// Memory that was to be forgotten in it, and is after it.
+    leases: Vec<(Lease, Arc<Inner>)>,
     /// Communicators that were dropped in it, and end with it.
     doomed: Vec<Arc<Inner>>,
 }
@@ -140,6 +149,10 @@ impl Open {
 impl Drop for Open {
     fn drop(&mut self) {
         self.kept.clear();
+        for (lease, inner) in self.leases.drain(..) {
+            drop(lease);
+            inner.rest();
+        }
         self.doomed.drain(..).for_each(|inner| inner.end());
     }
 }
@@ -184,6 +197,17 @@ pub(super) fn doom(inner: &Arc<Inner>) -> bool {
     OPEN.with_borrow_mut(|all| {
         let open = all.iter_mut().find(|open| open.library == inner.library());
         open.map(|open| open.doomed.push(inner.clone())).is_some()
+    })
+}
+
+/// Keeps memory known until the end of the group that is open, or gives it back if none is.
+pub(super) fn postpone(inner: &Arc<Inner>, lease: Lease) -> Option<Lease> {
+    OPEN.with_borrow_mut(|all| match all.iter_mut().find(|open| open.library == inner.library()) {
+        Some(open) => {
+            open.leases.push((lease, inner.clone()));
+            None
+        }
+        None => Some(lease),
     })
 }
 

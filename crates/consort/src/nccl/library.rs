@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use consort_sys::dl::{self, NotLoaded};
 
@@ -41,13 +41,17 @@ struct Loaded {
 impl Library {
     /// The one that `CONSORT_NCCL_LIBRARY` names; or else the first that there is: `libnccl.so.2` or `libnccl.so`
     /// where the system looks; the wheels `nvidia-nccl-cu12` and `-cu13` in the active Python environment, beside
-    /// the first `python3`, or in the home folder.
+    /// the first `python3`, or in the home folder. What was found once is found again.
     ///
     /// # Errors
     /// When there is none; says what was tried.
     pub fn find() -> Result<Self> {
+        if let Some(library) = FOUND.get() {
+            return Ok(*library);
+        }
         let places = places(|name| std::env::var_os(name));
-        Self::first(places.candidates, places.empty)
+        let library = Self::first(places.candidates, places.empty)?;
+        Ok(*FOUND.get_or_init(|| library))
     }
 
     /// This file.
@@ -212,6 +216,8 @@ impl<T> Told for (Code, T) {
     }
 }
 
+/// What was looked for.
+static FOUND: OnceLock<Library> = OnceLock::new();
 /// By what they were found by.
 static LOADED: Mutex<BTreeMap<PathBuf, Library>> = Mutex::new(BTreeMap::new());
 

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use consort_sys::view::Target;
 
 use super::code::Code;
-use super::comm::Comm;
+use super::comm::{Comm, Inner};
 use super::error::{Error, Result};
+use super::group;
 use super::library::Library;
 use super::table::{Block, Lease, Leased};
 
@@ -93,7 +94,35 @@ impl fmt::Debug for Memory {
 #[derive(Debug)]
 #[must_use = "the memory is forgotten when this is dropped"]
 pub struct Registration {
-    _lease: Lease,
+    _known: Known,
+}
+
+/// Memory that is known until this is dropped; in a group, until that has ended.
+#[derive(Debug)]
+pub(super) struct Known {
+    /// None only while it is dropped.
+    lease: Option<Lease>,
+    inner: Arc<Inner>,
+}
+
+impl Known {
+    pub(super) fn new(lease: Lease, comm: &Comm) -> Self {
+        Self { lease: Some(lease), inner: comm.inner().clone() }
+    }
+
+    pub(super) fn lease(&self) -> &Lease {
+        self.lease.as_ref().expect("it is there until this is dropped")
+    }
+}
+
+impl Drop for Known {
+    fn drop(&mut self) {
+        let lease = self.lease.take();
+        if let Some(lease) = lease.and_then(|lease| group::postpone(&self.inner, lease)) {
+            drop(lease);
+            self.inner.rest();
+        }
+    }
 }
 
 /// # Memory
@@ -107,7 +136,7 @@ impl Comm {
         let (_, lease) = self.inner().at_once(function, |handle| {
             Lease::of_block(handle, gate, Leased::Buffer, memory.block())
         })?;
-        Ok(Registration { _lease: lease })
+        Ok(Registration { _known: Known::new(lease, self) })
     }
 
     /// As [`register`](Self::register), for memory that is not NCCL's own.
@@ -129,6 +158,6 @@ impl Comm {
                 Lease::of_memory(handle, gate, Leased::Buffer, memory.as_mut_ptr(), memory.len())
             }
         })?;
-        Ok(Registration { _lease: lease })
+        Ok(Registration { _known: Known::new(lease, self) })
     }
 }

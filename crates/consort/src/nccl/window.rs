@@ -1,16 +1,14 @@
 //! Memory that all ranks know, and writing to it from afar.
 
-use std::sync::Arc;
-
 use consort_sys::dtype::Dtype;
 use consort_sys::view::{Source, Target};
 
 use super::code::Code;
-use super::comm::{Comm, Inner};
+use super::comm::Comm;
 use super::error::{Error, Result};
 use super::gate::Pass;
 use super::group;
-use super::memory::Memory;
+use super::memory::{Known, Memory};
 use super::stream::Stream;
 use super::table::{Answer, Awaited, Foreign, Handle, Lease, Leased, Move, Place};
 use super::version::Version;
@@ -20,23 +18,8 @@ use super::version::Version;
 #[derive(Debug)]
 #[must_use = "the memory is forgotten when this is dropped"]
 pub struct Window {
-    lease: Lease,
+    known: Known,
     len: usize,
-    /// Dropped after the lease.
-    _rest: Rest,
-}
-
-/// Waits, when it is dropped, until a communicator has nothing in progress.
-#[derive(Debug)]
-struct Rest(Arc<Inner>);
-
-impl Drop for Rest {
-    fn drop(&mut self) {
-        let Ok(pass) = self.0.gate().watch() else { return };
-        if let Err(error) = self.0.settle("ncclCommWindowDeregister", &pass, self.0.limit()) {
-            tracing::warn!("{error}");
-        }
-    }
 }
 
 /// What a window is for.
@@ -228,7 +211,7 @@ impl Comm {
             inner.settle(REGISTER, &pass, inner.limit())?;
             lease.close();
         }
-        Ok(Window { lease, len, _rest: Rest(inner.clone()) })
+        Ok(Window { known: Known::new(lease, self), len })
     }
 
     fn flags(&self, options: WindowOptions) -> Result<Leased> {
@@ -263,17 +246,17 @@ impl Comm {
         }
         self.name(function, window)?;
         let pass = self.inner().enter(function)?;
-        let answer = window.lease.place(&pass, of, offset);
+        let answer = window.known.lease().place(&pass, of, offset);
         let answer = answer.ok_or_else(|| no_window(function))?;
         self.inner().succeed(function, answer, &pass).map(|(_, start)| start)
     }
 
     /// NCCL's name for a window of this communicator.
     fn name(&self, function: &'static str, window: &Window) -> Result<Foreign> {
-        if !window.lease.is_of(self.inner().gate()) {
+        if !window.known.lease().is_of(self.inner().gate()) {
             return Err(Error::argument(function, "the window belongs to another communicator"));
         }
-        window.lease.window().ok_or_else(|| no_window(function))
+        window.known.lease().window().ok_or_else(|| no_window(function))
     }
 }
 

@@ -1,7 +1,7 @@
-"""NCCL's own calls, on tensors of one process: one for each of its devices, or one for each communicator.
+"""NCCL's own calls, on tensors of one process: one for each of its devices or communicators.
 
-The shape is that of ``torch.cuda.nccl``. What is given is checked before NCCL is called, roots are honoured,
-and communicators are objects that can be closed.
+The shape is that of ``torch.cuda.nccl``. What is given is checked before NCCL is called, roots are
+honoured, and communicators are objects that can be closed.
 
     from consort import nccl
 
@@ -9,12 +9,14 @@ and communicators are objects that can be closed.
     with nccl.init_rank(2, id, rank) as comm:        # one device of each of two processes
         nccl.all_reduce([a], comms=[comm])
 
-Importing this needs neither NCCL nor PyTorch. NCCL is looked for when the first call needs it: the file that
-``CONSORT_NCCL_LIBRARY`` names, what the system has, or a wheel (``pip install nvidia-nccl-cu12``). Tensors are
-whatever has ``data_ptr()``, ``numel()``, ``element_size()``, ``dtype``, ``device`` and ``is_contiguous()``; they
-are on CUDA devices, or on the CPU with consort's own ``libconsort_nccl.so``.
+Importing this needs neither NCCL nor PyTorch. NCCL is looked for when the first call needs it: the
+file that ``CONSORT_NCCL_LIBRARY`` names, what the system has, or a wheel (``pip install
+nvidia-nccl-cu12``). Tensors are whatever has ``data_ptr()``, ``numel()``, ``element_size()``,
+``dtype``, ``device`` and ``is_contiguous()``; they are on CUDA devices, or on the CPU with consort's
+own ``libconsort_nccl.so``.
 
-A call returns when NCCL has put it on its streams. Tensors have to be kept, and left alone, until these are done.
+A call returns when NCCL has put it on its streams. Tensors have to be kept, and left alone, until
+these are done.
 """
 
 from __future__ import annotations
@@ -73,7 +75,7 @@ def identity() -> str | None:
 
 
 def unique_id() -> bytes:
-    """128 bytes with which ranks find each other, in this process, which has to live until all have come."""
+    """128 bytes with which ranks find each other: in this process, which lives until all have come."""
     return nccl_unique_id()
 
 
@@ -82,14 +84,17 @@ def init_rank(
 ) -> Communicator:
     """Becomes one of so many ranks, together with the others that show the same id.
 
-    ``timeout`` is in seconds, for this and for every call of the communicator. The device is the current one.
+    ``timeout`` is in seconds, for this and for every call of the communicator. The device is the
+    current one.
     """
     return nccl_init_rank(num_ranks, bytes(uid), rank, timeout)
 
 
 def is_available(tensors: Sequence[Tensor]) -> bool:
-    """Whether these tensors can be given to a call together: there is an NCCL, and each is plain memory on a
-    device of its own that NCCL works on."""
+    """Whether these tensors can be given to a call together.
+
+    They can if there is an NCCL, and each is plain memory on a device of its own that it works on.
+    """
     try:
         found = checks.collection("tensors", tensors)
         checks.plain("tensors", found, _home())

@@ -25,7 +25,7 @@ class Tensor(Protocol):
 
 #: A way to combine: NCCL's number for it, or its name.
 Op: TypeAlias = "int | str"
-#: A stream for each tensor: its handle, or something that has one as ``cuda_stream``; or the current ones.
+#: A stream for each tensor: its handle, or what has one as ``cuda_stream``; or the current ones.
 Streams: TypeAlias = "Sequence[Any] | None"
 #: A communicator for each tensor, or one for one tensor; or those of the tensors' devices.
 Comms: TypeAlias = "Sequence[Communicator] | Communicator | None"
@@ -75,7 +75,9 @@ def communicators(given: Comms, count: int) -> list[Communicator]:
             kind = type(comm).__name__
             raise TypeError(f"consort nccl: comms[{at}] should be a communicator, not a {kind}")
     if len(given) != count:
-        raise mistake(f"nccl: number of communicators ({len(given)}) does not match inputs ({count})")
+        raise mistake(
+            f"nccl: number of communicators ({len(given)}) does not match inputs ({count})"
+        )
     if len({comm.world for comm in given}) > 1 or len({comm.rank for comm in given}) < len(given):
         raise mistake("nccl: the communicators have to be different ranks of one")
     return list(given)
@@ -117,7 +119,7 @@ def plain(name: str, given: Sequence[Tensor], home: str) -> None:
 def alike(
     inputs: Sequence[Tensor], outputs: Sequence[Tensor | None], parts: tuple[int, int]
 ) -> None:
-    """One dtype; one size of inputs; outputs on the devices of inputs, and of the size that the call needs."""
+    """One dtype; inputs of one size; outputs where their inputs are, and of the size that is needed."""
     first = inputs[0]
     for at, each in enumerate(inputs):
         if each.dtype != first.dtype:
