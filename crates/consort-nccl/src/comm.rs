@@ -94,6 +94,26 @@ pub(crate) enum Own {
     At(Dtype, Region),
 }
 
+impl Combination {
+    /// How numbers are combined that were multiplied already.
+    pub(crate) fn op(&self) -> ReduceOp {
+        match self {
+            Self::BuiltIn(op) => *op,
+            Self::Own(_) => ReduceOp::Sum,
+        }
+    }
+}
+
+impl Own {
+    /// What numbers are multiplied by, if they are now.
+    pub(crate) fn factor(&self) -> Factor {
+        match self {
+            Self::Known(factor) => factor.clone(),
+            Self::At(dtype, region) => Factor::new(*dtype, region.source()),
+        }
+    }
+}
+
 impl Communicator {
     /// One whose ranks are about to meet.
     pub(crate) fn forming(settings: Settings, device: Option<c_int>) -> Arc<Self> {

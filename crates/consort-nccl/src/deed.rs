@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use consort::{
     Call, Dtype, Group, Incoming, Inputs, Lists, Message, Outgoing, Outputs, OwnedCall,
-    OwnedMessage, Rank, ReduceOp, Tag,
+    OwnedMessage, Rank, Tag,
 };
 
-use crate::comm::{Combination, Own};
+use crate::comm::Combination;
 use crate::failure::{Failure, Result};
 use crate::memory::Region;
 use crate::raw::Buffer;
@@ -394,25 +394,6 @@ pub(crate) fn rank_called(name: &str, rank: c_int, world: usize) -> Result<Rank>
             "{name} is {rank}, and the ranks are 0 to {}",
             world - 1
         ))),
-    }
-}
-
-impl Combination {
-    /// How numbers are combined that were multiplied already.
-    fn op(&self) -> ReduceOp {
-        match self {
-            Self::BuiltIn(op) => *op,
-            Self::Own(_) => ReduceOp::Sum,
-        }
-    }
-}
-
-impl Own {
-    fn factor(&self) -> crate::scale::Factor {
-        match self {
-            Self::Known(factor) => factor.clone(),
-            Self::At(dtype, region) => crate::scale::Factor::new(*dtype, region.source()),
-        }
     }
 }
 

@@ -74,11 +74,10 @@ impl<T: Copy> In<T> {
     /// # Errors
     /// When there are none, though there should be some.
     pub(crate) fn list(&self, name: &str, count: usize) -> Result<Vec<T>> {
-        (0..count).map(|index| Self(self.0.wrapping_add(index)).get_of(name, self)).collect()
-    }
-
-    fn get_of(&self, name: &str, first: &Self) -> Result<T> {
-        if first.is_null() { Err(is_null(name)) } else { self.get(name) }
+        if count > 0 && self.is_null() {
+            return Err(is_null(name));
+        }
+        (0..count).map(|index| Self(self.0.wrapping_add(index)).get(name)).collect()
     }
 }
 
