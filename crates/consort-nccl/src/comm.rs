@@ -142,6 +142,9 @@ impl Communicator {
     }
 
     /// The ranks have met, or have not.
+    ///
+    /// # Errors
+    /// Why they have not; also when it was aborted meanwhile.
     pub(crate) fn form(&self, met: Result<Bond>) -> Result<()> {
         let mut state = lock(&self.state);
         let result = match met {
@@ -179,7 +182,10 @@ impl Communicator {
         }
     }
 
-    /// As [`bond`](Self::bond), also when it was revoked.
+    /// As [`bond`](Self::bond), also when it was revoked; says whether it was.
+    ///
+    /// # Errors
+    /// As [`bond`](Self::bond).
     pub(crate) fn kinship(&self) -> Result<(Bond, bool)> {
         let state = lock(&self.state);
         match (state.stage, &state.bond) {
@@ -190,6 +196,9 @@ impl Communicator {
     }
 
     /// Who it is, whatever has become of it since it was ready.
+    ///
+    /// # Errors
+    /// When it was never ready, or was destroyed.
     pub(crate) fn known(&self) -> Result<Bond> {
         let state = lock(&self.state);
         state.bond.clone().ok_or_else(|| self.why_not(state.stage, &state))
@@ -300,6 +309,9 @@ impl Communicator {
     }
 
     /// Ends what is on its way, and keeps who the ranks are.
+    ///
+    /// # Errors
+    /// When there is nothing that could be kept.
     pub(crate) fn revoke(&self) -> Result<()> {
         let (bond, was_revoked) = self.kinship()?;
         if !was_revoked {
@@ -312,14 +324,25 @@ impl Communicator {
         Ok(())
     }
 
-    /// Takes no more calls. Says whether the last ones are to be waited for.
+    /// Takes no more calls.
+    ///
+    /// # Errors
+    /// When it takes none anyway.
     pub(crate) fn begin_to_finalize(&self) -> Result<()> {
-        self.bond()?;
-        lock(&self.state).stage = Stage::Finalizing;
-        Ok(())
+        let mut state = lock(&self.state);
+        match state.stage {
+            Stage::Ready => {
+                state.stage = Stage::Finalizing;
+                Ok(())
+            }
+            stage => Err(self.why_not(stage, &state)),
+        }
     }
 
     /// Waits for its last calls.
+    ///
+    /// # Errors
+    /// The first thing that went wrong with it.
     pub(crate) fn finalize(&self) -> Result<()> {
         self.turns.drain();
         let mut state = lock(&self.state);

@@ -5,7 +5,7 @@
 //! ranks of its own in it. As that process may be the one that dies, another has a standby of the store.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -40,9 +40,10 @@ pub(crate) fn invite() -> Result<UniqueId> {
 fn place() -> Result<SocketAddr> {
     let said = |name| std::env::var(name).ok().filter(|text| !text.trim().is_empty());
     if let Some(address) = said("NCCL_COMM_ID") {
-        return address.trim().parse().map_err(|_| {
+        let found = address.trim().to_socket_addrs().ok().and_then(|mut found| found.next());
+        return found.ok_or_else(|| {
             Failure::usage(format!(
-                "NCCL_COMM_ID is {address:?}, and has to be an address and a port"
+                "NCCL_COMM_ID is {address:?}, and has to be a host or an address, and a port"
             ))
         });
     }

@@ -10,7 +10,7 @@ use consort_nccl::api::communicators::*;
 use consort_nccl::api::extensions::*;
 use consort_nccl::api::groups::*;
 use consort_nccl::raw::{Grown, Handle};
-use consort_nccl::{SimInfo, Status};
+use consort_nccl::{Config, SimInfo, Status};
 use consort_testkit::ranks;
 
 use support::*;
@@ -194,6 +194,24 @@ fn communicators_of_a_group_come_into_being_together() {
     assert_eq!(parts.map(world_of), [2, 1, 2]);
     assert_eq!(parts.map(rank_of), [0, 0, 1]);
     parts.into_iter().chain(comms).for_each(|comm| ok(ncclCommDestroy(comm)));
+}
+
+#[test]
+fn a_group_has_communicators_of_one_kind() {
+    let (mut waits, mut goes_on) = (Handle::NULL, Handle::NULL);
+    let mut asked = Config { blocking: 0, ..Config::INITIAL };
+    let status = ncclCommInitRankConfig(out(&mut goes_on), 1, unique_id(), 0, config(&mut asked));
+    assert_eq!(status, Status::IN_PROGRESS);
+    assert_eq!(settled(goes_on), Status::SUCCESS);
+    ok(ncclCommInitRank(out(&mut waits), 1, unique_id(), 0));
+    let (mut one, mut other) = ([0.0_f32], [0.0_f32]);
+    ok(ncclGroupStart());
+    ok(all_reduce(&[1.0], &mut one, SUM, waits, NOW));
+    let status = all_reduce(&[1.0], &mut other, SUM, goes_on, NOW);
+    fails(status, Status::INVALID_USAGE, "make two groups");
+    fails(ncclGroupEnd(), Status::INVALID_USAGE, "make two groups");
+    ok(ncclCommDestroy(waits));
+    ok(ncclCommDestroy(goes_on));
 }
 
 #[test]

@@ -130,9 +130,14 @@ fn ids_ranks_and_configurations_are_looked_at() {
         ncclCommShrink(comm, list(ranks), count, out(&mut rest), no_config(), flags)
     };
     fails(shrink(&[], 2), BAD, "shrinkFlags is 2");
-    fails(shrink(&[0], 0), BAD, "this rank, 0");
-    fails(shrink(&[1], 0), BAD, "excludeRanksList is 1");
+    fails(shrink(&[0], 0), BAD, "excludeRanksCount is 1");
     ok(ncclCommDestroy(comm));
+    let comms = all_here(2);
+    for (rank, words) in [(0, "this rank, 0"), (2, "excludeRanksList is 2")] {
+        let status = ncclCommShrink(comms[0], list(&[rank]), 1, out(&mut part), no_config(), 0);
+        fails(status, BAD, words);
+    }
+    comms.into_iter().for_each(|comm| ok(ncclCommDestroy(comm)));
 }
 
 #[test]

@@ -120,9 +120,8 @@ exports! {
         config: Grown<Config>, shrinkFlags: c_int,
     ) {
         batch::checked(|| {
-            let count = at_least("excludeRanksCount", excludeRanksCount, 0)?;
-            let excluded = excludeRanksList.list("excludeRanksList", count as usize)?;
-            shrink(comm, &excluded, &newcomm, &config, shrinkFlags)
+            let excluded = (&excludeRanksList, excludeRanksCount);
+            shrink(comm, excluded, &newcomm, &config, shrinkFlags)
         })
     }
 
@@ -270,7 +269,7 @@ fn whole(comm: &Communicator) -> Result<Bond> {
 
 fn shrink(
     comm: Handle,
-    excluded: &[c_int],
+    (excluded, count): (&In<c_int>, c_int),
     out: &Out<Handle>,
     config: &Grown<Config>,
     flags: c_int,
@@ -283,8 +282,9 @@ fn shrink(
         return Err(Failure::argument(format!("shrinkFlags is {flags}, and has to be 0 or 1")));
     }
     let (me, world) = (bond.group.rank().get(), bond.group.world() as u32);
+    let count = below("excludeRanksCount", count, world)?;
     let mut without = Vec::new();
-    for &rank in excluded {
+    for rank in excluded.list("excludeRanksList", count as usize)? {
         let rank = below("a rank of excludeRanksList", rank, world)?;
         if rank == me {
             return Err(Failure::argument(format!(
