@@ -40,6 +40,7 @@ mod gate;
 mod group;
 mod id;
 mod library;
+mod making;
 mod memory;
 mod op;
 mod operand;

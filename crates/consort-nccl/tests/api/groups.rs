@@ -8,6 +8,7 @@ use consort::nccl::{Bootstrap, Comm, Config, Error, Stream, cached, forget, grou
 use consort::{Dtype, ReduceOp, Target};
 use consort_testkit::ranks;
 
+use crate::ends::sum;
 use crate::meet::{comm, library};
 
 #[test]
@@ -67,6 +68,19 @@ fn threads_of_one_process_are_ranks() {
                 });
             }
         });
+    });
+}
+
+#[test]
+fn threads_that_share_a_communicator_take_turns() {
+    ranks(2, |ctx| {
+        let comm = comm(ctx);
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| (0..50).for_each(|_| assert_eq!(sum(&comm).unwrap(), 2)));
+            }
+        });
+        comm.destroy().unwrap();
     });
 }
 

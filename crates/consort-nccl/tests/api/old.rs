@@ -1,12 +1,13 @@
 //! Older versions: what they lack is said, or done in another way.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use consort::Dtype;
 use consort::nccl::{
-    Bootstrap, Comm, Config, Error, Feature, Library, Memory, Shrink, Stream, Version, group,
+    Bootstrap, Code, Comm, Config, Error, Feature, Library, Memory, Shrink, Stream, UniqueId,
+    Version, group,
 };
 use consort_testkit::{Context, Skip, ranks, skip};
 
@@ -149,6 +150,44 @@ fn meet(ctx: &Context, library: Library) -> Comm {
     .unwrap()
 }
 
+#[test]
+fn answers_that_nobody_knows_are_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = match compile("odd.c", &folder.path().join("libodd.so"), 23_007) {
+        Ok(library) => library.unwrap(),
+        Err(reason) => return skip(reason),
+    };
+    let error = Bootstrap::new(library).unwrap_err();
+    assert_eq!(error.code(), Some(Code(4711)));
+    assert_eq!(error.to_string(), "ncclGetUniqueId: 4711");
+    assert_eq!(group(library, || Ok(())).unwrap_err().code(), Some(Code(-3)));
+    let error = Comm::init_all(library, &[0, 1]).unwrap_err();
+    assert!(
+        error.to_string().contains("said that it had a communicator, and gave none"),
+        "{error}"
+    );
+    assert_eq!(library.last_error(), "");
+    assert_eq!(
+        library.features().collect::<Vec<_>>(),
+        [Feature::Avg, Feature::Bf16, Feature::Float8]
+    );
+    let id = UniqueId::from_bytes(&[7; 128]).unwrap();
+    let error = Comm::init_rank(library, 1, &id, 0).unwrap_err();
+    assert!(matches!(error, Error::NeedsVersion { function: "ncclCommInitRank", .. }), "{error}");
+}
+
+#[test]
+fn versions_that_cannot_be_are_not_nccl() {
+    let folder = tempfile::tempdir().unwrap();
+    for version in [0, -7] {
+        let file = folder.path().join(format!("libodd{version}.so"));
+        match compile("odd.c", &file, version) {
+            Ok(library) => assert!(matches!(library, Err(Error::NotNccl { .. })), "{library:?}"),
+            Err(reason) => return skip(reason),
+        }
+    }
+}
+
 /// An older one for the ranks of a test, each of which makes its own.
 fn old_of(ctx: &Context, version: i32) -> Result<Library, Skip> {
     build(&ctx.dir().join(format!("libold{}.so", ctx.rank())), version)
@@ -165,16 +204,20 @@ fn build(to: &Path, version: i32) -> Result<Library, Skip> {
     if !cfg!(target_arch = "x86_64") {
         return Err(Skip::new("older versions are made for x86_64"));
     }
-    let source: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/api/old.c");
+    compile("old.c", to, version).map(Result::unwrap)
+}
+
+/// A library of C, if there is a compiler; and whether it is NCCL.
+fn compile(source: &str, to: &Path, version: i32) -> Result<Result<Library, Error>, Skip> {
     let built = Command::new("cc")
         .args(["-shared", "-fPIC", "-O1", "-o"])
         .arg(to)
         .arg(format!("-DLIBRARY=\"{}\"", path().display()))
         .arg(format!("-DVERSION={version}"))
-        .arg(source)
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/api").join(source))
         .arg("-ldl")
         .output();
     let Ok(built) = built else { return Err(Skip::new("there is no C compiler")) };
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    Ok(Library::open(to).unwrap())
+    Ok(Library::open(to))
 }

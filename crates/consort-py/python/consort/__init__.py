@@ -10,7 +10,8 @@ package is installed.
     numbers = torch.ones(4) * dist.get_rank()
     dist.all_reduce(numbers)
 
-``consort.torch`` has what goes beyond PyTorch's own interface; ``consort.errors`` what can go wrong.
+``consort.torch`` has what goes beyond PyTorch's own interface; ``consort.nccl`` NCCL's own calls;
+``consort.errors`` what can go wrong.
 """
 
 from __future__ import annotations

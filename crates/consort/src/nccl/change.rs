@@ -1,13 +1,14 @@
 //! Communicators that are made of others, and what can be done to one that has failed.
 
 use super::code::Code;
-use super::comm::{Comm, Manner, Seat, needed_image};
+use super::comm::Comm;
 use super::config::{Config, Image};
 use super::error::{Error, Result};
 use super::gate::Fate;
 use super::group;
 use super::id::{Bootstrap, UniqueId, close};
 use super::library::Library;
+use super::making::{Manner, Seat, needed_image};
 use super::table::{Answer, Handle, Made, Slot};
 
 /// What happens to what a communicator has in progress when it is shrunk.

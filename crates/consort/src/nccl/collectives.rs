@@ -31,6 +31,17 @@ use super::table::Move;
 /// this rank's place in the whole.
 ///
 /// `bool` can be copied, and combined with max and min. What NCCL has no type for can only be copied.
+///
+/// None of them can be called without such a promise:
+///
+/// ```compile_fail,E0133
+/// use consort::nccl::{Comm, Result, Stream};
+/// use consort::{Dtype, ReduceOp, Target};
+///
+/// fn sum(comm: &Comm, numbers: Target<'_>) -> Result<()> {
+///     comm.all_reduce(numbers.into(), numbers, Dtype::F32, ReduceOp::Sum, Stream::DEFAULT)
+/// }
+/// ```
 impl Comm {
     /// Combines what all ranks send; all receive the result.
     ///

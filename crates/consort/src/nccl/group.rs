@@ -35,11 +35,11 @@ use super::version::BUILT_AGAINST;
 /// # Errors
 /// That of `body`; or else why the group could not be carried out.
 pub fn group<T>(library: Library, body: impl FnOnce() -> Result<T>) -> Result<T> {
-    let scope = Scope::open(library)?;
+    let scope = Scope::open(library, false)?;
     let value = body();
     let ended = scope.close();
     let value = value?;
-    ended.map(|()| value)
+    ended.map(|_| value)
 }
 
 /// How many microseconds the calls that `body` makes would take as a group, as NCCL estimates it. They are not
@@ -54,23 +54,23 @@ pub fn simulate(library: Library, body: impl FnOnce() -> Result<()>) -> Result<f
         let needed = Feature::Simulate.since();
         return Err(Error::NeedsVersion { function, needed, found: library.version() });
     }
-    let scope = Scope::open(library)?;
+    let scope = Scope::open(library, true)?;
     let body = body();
-    let answer = library.table().simulate_group_end(library.version().min(BUILT_AGAINST));
-    drop(scope.leave());
-    body?;
-    library.succeed(function, answer, None).map(|(_, time)| time)
+    let ended = scope.close();
+    body.and(ended)
 }
 
 /// A group of this thread that is open.
 #[derive(Debug)]
 struct Scope {
     library: Library,
+    /// Whether it is estimated, and not carried out.
+    is_estimate: bool,
     is_open: bool,
 }
 
 impl Scope {
-    fn open(library: Library) -> Result<Self> {
+    fn open(library: Library, is_estimate: bool) -> Result<Self> {
         library.succeed("ncclGroupStart", library.table().start_group(), None)?;
         OPEN.with_borrow_mut(|all| match all.iter_mut().find(|open| open.library == library) {
             Some(open) => open.depth += 1,
@@ -82,34 +82,33 @@ impl Scope {
                 doomed: Vec::new(),
             }),
         });
-        Ok(Self { library, is_open: true })
+        Ok(Self { library, is_estimate, is_open: true })
     }
 
-    /// Carries it out, if it is the outermost.
-    fn close(mut self) -> Result<()> {
+    /// Carries it out, if it is the outermost, or says how many microseconds it would take.
+    fn close(mut self) -> Result<f32> {
         self.end()
     }
 
-    fn end(&mut self) -> Result<()> {
-        let function = "ncclGroupEnd";
+    fn end(&mut self) -> Result<f32> {
         self.is_open = false;
-        let answer = self.library.table().end_group();
+        let table = self.library.table();
+        let (function, answer) = match self.is_estimate {
+            true => {
+                let version = self.library.version().min(BUILT_AGAINST);
+                ("ncclGroupSimulateEnd", table.simulate_group_end(version))
+            }
+            false => ("ncclGroupEnd", table.end_group().map(|code| (code, 0.0))),
+        };
         let open = depart(self.library);
         let rank = open.as_ref().and_then(Open::only_rank);
-        let code = self.library.succeed(function, answer, rank)?;
-        let Some(open) = open else { return Ok(()) };
-        if code == Code::IN_PROGRESS {
-            for (inner, pass) in &open.kept {
+        let (code, time) = self.library.succeed(function, answer, rank)?;
+        for (inner, pass) in open.iter().flat_map(|open| &open.kept) {
+            if code == Code::IN_PROGRESS {
                 inner.settle(function, pass, inner.limit())?;
             }
         }
-        Ok(())
-    }
-
-    /// Leaves the end to the caller.
-    fn leave(mut self) -> Option<Open> {
-        self.is_open = false;
-        depart(self.library)
+        Ok(time)
     }
 }
 
