@@ -18,7 +18,7 @@ pub(crate) fn library() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folders = test.ancestors().skip(1).take(2);
     let found = folders.map(|folder| folder.join("libconsort_nccl.so")).filter(|it| it.exists());
-    found.last().expect("the library was built with the tests")
+    found.into_iter().next().expect("the library was built with the tests")
 }
 
 /// The group of all ranks.
