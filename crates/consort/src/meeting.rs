@@ -34,7 +34,7 @@ use crate::group::{Carrier, Group, Job, Member, Rank};
 use crate::home::{Home, HomeStore};
 use crate::mpi::{Hold, Mpi};
 use crate::neighbourhood::{Neighbourhood, Round, Settled, set_apart};
-use crate::options::{Engine, Transport};
+use crate::options::{Engine, Options, Transport};
 use crate::recorder::Recorder;
 use crate::verdict::{self, LAST_LOOK, Verdict, name_absent};
 use crate::whereabouts::Whereabouts;
@@ -81,7 +81,6 @@ impl Rooms {
 
 /// Meets the other ranks as the invitation says. `exits` are from meetings that this one follows.
 pub(crate) fn hold(invitation: &Invitation, exits: Vec<Arc<Own<Exit>>>) -> Result<Group> {
-    let mpi = begin_mpi(invitation)?;
     let until = Deadline::after(invitation.timeout);
     let Venue { store, remote, peer } = open(invitation, until)?;
     let choice = choose(peer.or_else(|| leader(invitation)), invitation.interface.as_deref())?;
@@ -100,11 +99,14 @@ pub(crate) fn hold(invitation: &Invitation, exits: Vec<Arc<Own<Exit>>>) -> Resul
         Arc::new(Own::new(Exit { hasty, world, server }))
     });
     let cards = exchange(invitation, &meeting, &mut attendance, choice.address, until)?;
+    // All want it, and are here: they begin it together.
+    let mpi = begin_mpi(invitation)?;
     let cores = cores(&cards, invitation.rank);
     let mut members: Vec<Member> =
         (0..).zip(cards).map(|(rank, card)| member(rank, card)).collect();
     set_apart(&meeting, invitation.rank, &mut members, until)?;
     let wired = needs_wire(invitation, &members)?;
+    let carrier = carrier(invitation, mpi.as_ref(), &members)?;
     must_be_reachable(invitation, &members)?;
     let Settled { neighbourhood, places, hatches } =
         Neighbourhood::settle(&meeting, invitation.rank, &members, wired, until)?;
@@ -140,7 +142,7 @@ pub(crate) fn hold(invitation: &Invitation, exits: Vec<Arc<Own<Exit>>>) -> Resul
         lobby: Some((lobby, invitation.clone())),
         exits: exits.into_iter().chain(exit).collect(),
     };
-    let (group, carrier) = (name_of(invitation), carrier(invitation, &job, &members));
+    let group = name_of(invitation);
     Group::of_all(group, invitation.rank, members, places, job, invitation.timeout, carrier)
 }
 
@@ -158,12 +160,24 @@ fn begin_mpi(invitation: &Invitation) -> Result<Option<Hold>> {
 
 /// What carries the data of a job: MPI if it is asked for, or if it is there anyway and has ways between hosts that
 /// the ranks know nothing of.
-fn carrier(invitation: &Invitation, job: &Job, members: &[Member]) -> Carrier {
+///
+/// # Errors
+/// When data is to be guarded between hosts in a way that MPI does not know.
+fn carrier(invitation: &Invitation, mpi: Option<&Hold>, members: &[Member]) -> Result<Carrier> {
+    let Options { engine, encrypt, integrity, .. } = invitation.options;
     let is_on_one_host = members.iter().all(|member| member.host == members[0].host);
-    match (&job.mpi, invitation.options.engine) {
-        (Some(_), Engine::Mpi) => Carrier::Mpi,
-        (Some(_), Engine::Auto | Engine::Nccl) if !is_on_one_host => Carrier::Mpi,
-        _ => Carrier::Host,
+    let is_guarded = (encrypt || integrity) && !is_on_one_host;
+    match (mpi, engine) {
+        (Some(_), Engine::Mpi) if is_guarded => Err(Error::Argument(
+            "MPI neither encrypts data nor adds a checksum of ours: turn off CONSORT_ENCRYPT and \
+             CONSORT_INTEGRITY, or choose CONSORT_BACKEND=host"
+                .to_owned(),
+        )),
+        (Some(_), Engine::Mpi) => Ok(Carrier::Mpi),
+        (Some(_), Engine::Auto | Engine::Nccl) if !is_on_one_host && !is_guarded => {
+            Ok(Carrier::Mpi)
+        }
+        _ => Ok(Carrier::Host),
     }
 }
 

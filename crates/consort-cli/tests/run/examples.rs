@@ -4,6 +4,8 @@ use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
+use consort_testkit::{Mpi, skip};
+
 use super::launch::{Finished, Launch};
 
 #[test]
@@ -108,6 +110,30 @@ fn fully_sharded_training_hides_its_communication() {
     // recorder's clock and the program's may differ by a bit.
     assert!(waited < 0.01, "{blocking:?}");
     assert!(meanwhile > waited, "{meanwhile} is not more than {waited}");
+}
+
+#[test]
+fn data_parallel_training_by_mpi_learns_what_it_learns_without() {
+    let mpi = match Mpi::find() {
+        Ok(mpi) => mpi,
+        Err(reason) => return skip(reason),
+    };
+    let program = example("consort-train", "digits");
+    let by_mpi = mpi.command(2, &program).env("CONSORT_BACKEND", "mpi").output().unwrap();
+    assert!(by_mpi.status.success(), "{by_mpi:?}");
+    let told = String::from_utf8(by_mpi.stdout).unwrap();
+    let by_mpi: Vec<&str> = told.lines().filter(|line| is_result(line)).collect();
+    assert!(by_mpi.len() > 3 && by_mpi.last().unwrap().ends_with("are read rightly"), "{told}");
+    // The launcher says whose lines they are.
+    let without = run("consort-train", "digits", 2);
+    let lines = without.stdout.lines().filter_map(|line| line.strip_prefix("[0] "));
+    let without: Vec<&str> = lines.filter(|line| is_result(line)).collect();
+    assert_eq!(by_mpi, without);
+}
+
+/// Whether an example says here how well it has learned.
+fn is_result(line: &str) -> bool {
+    line.contains(": loss ") || line.ends_with("are read rightly")
 }
 
 /// How much of the time of some calls was hidden behind computation, in an example that says so.

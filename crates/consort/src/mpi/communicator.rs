@@ -20,7 +20,7 @@ struct Inner {
 }
 
 impl Communicator {
-    /// Of these processes, by their numbers in MPI, who all make it with this name and this number of it.
+    /// Of these processes, by their numbers in MPI, who all make it, under this name.
     /// Waits for them: MPI knows no deadline here, so they have to be about to.
     ///
     /// # Errors
