@@ -32,6 +32,7 @@ mod table;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::fmt;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -100,6 +101,14 @@ impl Driver {
         self.table.count()
     }
 
+    /// What one of them is called, without using it.
+    ///
+    /// # Errors
+    /// When there is none of this number, or the driver does not say.
+    pub fn name_of(&self, number: u16) -> Result<String, DeviceError> {
+        self.table.name(self.table.device(number)?)
+    }
+
     /// One of them.
     ///
     /// # Errors
@@ -131,10 +140,6 @@ struct Held {
     device: c_int,
     context: Handle,
 }
-
-#[allow(unsafe_code)]
-// SAFETY: as above; nothing else can change.
-unsafe impl Sync for Held {}
 
 impl Device {
     /// Its number in this process.
@@ -171,14 +176,33 @@ impl Device {
     /// # Errors
     /// When the driver fails.
     pub fn make_current(&self) -> Result<(), DeviceError> {
-        self.enter().map(drop)
+        self.0.driver.table.make_current(self.0.context)
     }
 
-    /// Has this thread work with it, and gives what it works with.
-    fn enter(&self) -> Result<&'static Table, DeviceError> {
+    /// Has this thread work with it, until what this gives is dropped.
+    fn enter(&self) -> Result<Inside, DeviceError> {
         let table = &self.0.driver.table;
         table.enter(self.0.context)?;
-        Ok(table)
+        Ok(Inside(table))
+    }
+}
+
+/// What a thread works with that is within a device's context. It had another before, and has it again.
+struct Inside(&'static Table);
+
+impl Deref for Inside {
+    type Target = Table;
+
+    fn deref(&self) -> &Table {
+        self.0
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.leave() {
+            tracing::warn!("a thread cannot leave the context of a device: {error}");
+        }
     }
 }
 

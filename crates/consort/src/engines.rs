@@ -63,6 +63,8 @@ fn devices() -> Result<Vec<String>, String> {
     if count == 0 {
         return Err("this process may use no device".to_owned());
     }
-    let name = |number| driver.device(number).and_then(|device| device.name());
-    (0..count).map(name).collect::<Result<_, _>>().map_err(|error| error.to_string())
+    (0..count)
+        .map(|number| driver.name_of(number))
+        .collect::<Result<_, _>>()
+        .map_err(|error| error.to_string())
 }

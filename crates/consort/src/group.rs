@@ -365,7 +365,7 @@ impl Group {
             members: members.clone(),
             world_ranks: world_ranks.clone(),
             backend,
-            devices: self.shared.devices.clone(),
+            devices: self.shared.devices.as_it_is(),
             carrier: *carrier,
             lookout: None,
             monitored: Mutex::default(),

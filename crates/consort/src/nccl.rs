@@ -43,7 +43,7 @@ mod library;
 mod making;
 mod memory;
 mod op;
-mod operand;
+pub(crate) mod operand;
 mod parameter;
 mod stream;
 mod table;

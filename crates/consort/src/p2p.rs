@@ -260,7 +260,7 @@ impl Group {
         incoming: Option<Incoming<'_>>,
     ) -> Result<Option<Rank>> {
         let space = self.check_messages(outgoing, incoming)?;
-        self.backend_for(space)?.exchange(outgoing, incoming, self.timeout())
+        self.post_for(space)?.exchange(outgoing, incoming, self.timeout())
     }
 
     fn check_messages(

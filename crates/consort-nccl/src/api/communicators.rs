@@ -91,6 +91,8 @@ exports! {
         let comm = Communicator::find(comm)?;
         comm.forget();
         comm.abort();
+        // What it was doing has failed, and is over when this returns: its memory is the program's again.
+        comm.turns.drain();
         // To leave may take a while, for which nobody who aborts wants to wait.
         let _ = thread::Builder::new().name("consort-abort".to_owned()).spawn(move || comm.leave());
         Ok(())

@@ -4,7 +4,7 @@
 //! It is what [`consort::device`] looks for, with the names and numbers of `libcuda.so.1`. Programs that launch
 //! kernels have no use for it.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
 use crate::event::Event;
@@ -64,11 +64,24 @@ driver! {
 
     /// Makes a context this thread's own.
     fn cuCtxSetCurrent(ctx: Handle) {
-        if !ctx.is_null() && !(CONTEXTS..CONTEXTS + DEVICES as usize).contains(&ctx.number()) {
-            return Err(Failure::argument(format!("ctx is {:#x}, which is no context", ctx.number())));
-        }
+        check_context(ctx)?;
         CURRENT.set(ctx);
         Ok(())
+    }
+
+    /// Makes a context this thread's own, until it is popped.
+    fn cuCtxPushCurrent_v2(ctx: Handle) {
+        check_context(ctx)?;
+        BEFORE.with_borrow_mut(|before| before.push(CURRENT.replace(ctx)));
+        Ok(())
+    }
+
+    /// Gives the thread back the context that it had.
+    fn cuCtxPopCurrent_v2(pctx: Out<Handle>) {
+        let Some(before) = BEFORE.with_borrow_mut(Vec::pop) else {
+            return Err(Failure::argument("no context was pushed on this thread"));
+        };
+        pctx.set("pctx", CURRENT.replace(before))
     }
 
     /// The context of this thread.
@@ -197,6 +210,14 @@ fn copy(to: (&str, Buffer), from: (&str, Buffer), bytes: usize) -> Result<()> {
     Ok(())
 }
 
+fn check_context(context: Handle) -> Result<()> {
+    let number = context.number();
+    if context.is_null() || (CONTEXTS..CONTEXTS + DEVICES as usize).contains(&number) {
+        return Ok(());
+    }
+    Err(Failure::argument(format!("ctx is {number:#x}, which is no context")))
+}
+
 /// The driver's number for how it went.
 fn code(status: Status) -> c_int {
     match status {
@@ -211,6 +232,8 @@ fn code(status: Status) -> c_int {
 thread_local! {
     /// The context of this thread.
     static CURRENT: Cell<Handle> = const { Cell::new(Handle::NULL) };
+    /// Those that it had before.
+    static BEFORE: RefCell<Vec<Handle>> = const { RefCell::new(Vec::new()) };
 }
 
 /// As many as a host has at the most.

@@ -12,7 +12,8 @@ fn memory_of_its_own_is_good_for_calls() {
         let comm = comm(ctx);
         let memory = Memory::new(library(), 4000).unwrap();
         let known = comm.register(&memory).unwrap();
-        let view = memory.on_host().unwrap();
+        // SAFETY: nothing else looks at it before the next call.
+        let view = unsafe { memory.on_host() }.unwrap();
         assert_eq!(view.len(), 4000);
         view.fill(ctx.rank() as u8 + 1);
         // SAFETY: the default stream is done when the call returns; all ranks make the same call.
@@ -51,7 +52,8 @@ fn what_is_dropped_in_a_group_is_known_until_its_end() {
             comm.register(&memory).unwrap(),
             comm.window(&memory, WindowOptions::default()).unwrap(),
         );
-        let view = memory.on_host().unwrap();
+        // SAFETY: nothing else looks at it before the next call.
+        let view = unsafe { memory.on_host() }.unwrap();
         view.fill(1);
         group(comm.library(), || {
             // SAFETY: it is left alone until the group has ended; all ranks make the same call.
@@ -115,7 +117,8 @@ fn what_is_put_is_there_when_it_was_told() {
         .unwrap();
         let told = Signals { count: 1, peer: previous, signal: 0, context: 0 };
         comm.wait_signal(&[told], Stream::DEFAULT).unwrap();
-        let view = memory.on_host().unwrap();
+        // SAFETY: nothing else looks at it before the next call.
+        let view = unsafe { memory.on_host() }.unwrap();
         assert_eq!(Source::from(view.slice(32..48)).to_vec(), [previous as u8 + 40; 16]);
         comm.signal(previous, 0, 0, Stream::DEFAULT).unwrap();
         comm.wait_signal(&[Signals { peer: next, ..told }], Stream::DEFAULT).unwrap();

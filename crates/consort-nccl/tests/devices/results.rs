@@ -249,7 +249,7 @@ fn calls_that_nccl_has_not_are_refused_and_the_group_goes_on() {
             let (dtype, op, input) = (Dtype::I16, ReduceOp::Sum, output.into());
             let error = group.call(&Call::AllReduce { dtype, op, input, output }).unwrap_err();
             assert!(
-                matches!(&error, Error::Argument(what) if what.contains("NCCL has no sum of i16")),
+                matches!(&error, Error::Argument(what) if what.contains("NCCL does not combine i16")),
                 "{error}"
             );
             let (inputs, outputs) = (Inputs::Equal(input), Outputs::Equal(output));

@@ -22,8 +22,9 @@ mod joining;
 mod order;
 mod watch;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -68,13 +69,20 @@ struct Inner {
 
 impl Nccl {
     /// Hands a job to the thread that carries them out.
+    ///
+    /// # Errors
+    /// When the system gives no thread. The job counts as failed then, and has no place any more.
     fn hand_over(&self, place: Place, job: Job) -> std::io::Result<()> {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         if jobs.is_none() {
             let (sender, receiver) = channel();
-            let inner = Arc::downgrade(&self.inner);
+            let inner = self.inner.clone();
             let name = "consort-device".to_owned();
-            thread::Builder::new().name(name).spawn(move || work(&inner, receiver))?;
+            let begun = thread::Builder::new().name(name).spawn(move || work(&inner, receiver));
+            if let Err(error) = begun {
+                self.inner.order.give_up(place);
+                return Err(error);
+            }
             *jobs = Some(sender);
         }
         if let Some(sender) = &*jobs {
@@ -109,10 +117,10 @@ impl Inner {
     ///
     /// # Errors
     /// When it does not come in time: then the group ends, for no rank can leave out a call.
-    fn take_turn(&self, place: Place, what: Operation, until: Deadline) -> Result<Ticket<'_>> {
+    fn take_turn(&self, place: Place, until: Deadline) -> Result<Ticket<'_>> {
         let (number, began) = (place.number, Instant::now());
         self.order.wait(place, until).ok_or_else(|| {
-            let call = format!("{what} behind others that have not ended");
+            let call = "a call behind others that have not ended".to_owned();
             let waiting = Waiting { call, number, waited: began.elapsed() };
             let missing = [self.me].into_iter().collect();
             self.decide(Cause::Late { missing, waiting })
@@ -146,9 +154,10 @@ impl Inner {
         error
     }
 
-    /// Ends what the device does for the group. Afterwards nobody touches the memory of its calls.
+    /// Ends what the device does for the group, and the wait of those who are about to agree.
     #[cold]
     fn end(&self) {
+        self.control.abort("the group has ended");
         if let Err(error) = self.comm().abort() {
             tracing::warn!("the communicator of a group that has ended cannot be: {error}");
         }
@@ -157,16 +166,21 @@ impl Inner {
 
 impl Drop for Inner {
     /// The others may need this rank's end of the communicator for a while: they have not all done their last
-    /// call. So a thread ends it, which nobody waits for.
+    /// call. So a thread ends it, which is not waited for long.
     fn drop(&mut self) {
         let Some(comm) = self.comm.take().filter(|_| !self.lookout.has_ended()) else { return };
+        let (device, ended) = (self.device.clone(), channel());
+        let (tell, told) = ended;
         let end = move || {
             if let Err(error) = comm.destroy() {
                 tracing::debug!("a communicator could not be ended in good order: {error}");
             }
+            drop((device, tell));
         };
-        if let Err(error) = thread::Builder::new().name("consort-device".to_owned()).spawn(end) {
-            tracing::debug!("a communicator was not ended in good order: {error}");
+        match thread::Builder::new().name("consort-device".to_owned()).spawn(end) {
+            // It hears that there is nobody to tell any more.
+            Ok(_) => drop(told.recv_timeout(LINGER) as Result<(), _>),
+            Err(error) => tracing::debug!("a communicator was not ended in good order: {error}"),
         }
     }
 }
@@ -186,7 +200,7 @@ impl Backend for Nccl {
         let until = Deadline::after(terms.timeout);
         let place = inner.order.join(1);
         let number = place.number;
-        let _turn = inner.take_turn(place, call.operation(), until)?;
+        let _turn = inner.take_turn(place, until)?;
         inner.carry_out(call, terms, number, until)?;
         Ok(number)
     }
@@ -230,18 +244,21 @@ impl Backend for Nccl {
     }
 }
 
-/// Carries out jobs one after the other, until nobody can send any more.
-fn work(inner: &Weak<Inner>, jobs: Receiver<(Place, Job)>) {
+/// Carries out jobs one after the other, until all are done and nobody can send any more: also when the last
+/// hold on the group was let go.
+fn work(inner: &Inner, jobs: Receiver<(Place, Job)>) {
     for (place, job) in jobs {
-        let Some(inner) = inner.upgrade() else { return };
-        carry_out(&inner, place, job);
+        // What goes wrong in somebody's buffer goes wrong in its own call, and in its group.
+        if catch_unwind(AssertUnwindSafe(|| carry_out(inner, place, job))).is_err() {
+            inner.lookout.abort("an asynchronous call on a device has panicked");
+            inner.end();
+        }
     }
 }
 
 fn carry_out(inner: &Inner, place: Place, mut job: Job) {
     let (first, until) = (place.number, job.deadline());
-    let operation = job.call(0, &mut Lists::default()).operation();
-    let result = inner.take_turn(place, operation, until).and_then(|_turn| {
+    let result = inner.take_turn(place, until).and_then(|_turn| {
         (0..job.count()).zip(first..).try_for_each(|(index, number)| {
             let terms = job.terms(index, until.remaining().unwrap_or(Duration::MAX));
             let mut lists = Lists::default();
@@ -253,7 +270,8 @@ fn carry_out(inner: &Inner, place: Place, mut job: Job) {
     job.finish(result);
 }
 
-fn no_messages() -> Error {
+/// Why messages of device memory are refused.
+pub(crate) fn no_messages() -> Error {
     Error::Argument(
         "messages of device memory are not carried by groups: NCCL has neither tags nor memory for what nobody \
          receives yet; copy them to the host, or use consort::nccl::Comm, whose sends and receives are grouped"
@@ -294,6 +312,8 @@ static CAPABILITIES: Capabilities = Capabilities {
     abort_reaches_all: true,
     notices_death: true,
 };
+/// How long one who leaves waits for the others to let it go.
+const LINGER: Duration = Duration::from_secs(2);
 /// Those that NCCL has, and `bool`.
 const DTYPES: [Dtype; 13] = [
     Dtype::Bool,

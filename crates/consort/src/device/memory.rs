@@ -10,8 +10,8 @@ use super::{Device, DeviceError};
 
 /// Bytes in the memory of a device, which this owns.
 ///
-/// Copies wait until they are done, and for what the device's default stream was given before; for other
-/// streams, and for calls of a group, the program waits by itself. A call owns the memory that it works on.
+/// Copies are in order with the device's default stream, for which the calls of a group wait; for streams of its
+/// own the program waits by itself. A call owns the memory that it works on.
 pub struct Memory {
     device: Device,
     block: Block,

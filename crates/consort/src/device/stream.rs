@@ -62,10 +62,6 @@ impl fmt::Debug for Stream {
     }
 }
 
-#[allow(unsafe_code)]
-// SAFETY: as above; the driver puts things into a stream one after the other.
-unsafe impl Sync for Stream {}
-
 /// How far a stream has come.
 pub struct Event {
     device: Device,
@@ -111,7 +107,3 @@ impl fmt::Debug for Event {
         write!(f, "an event of {:?}", self.device)
     }
 }
-
-#[allow(unsafe_code)]
-// SAFETY: as above; nothing else can change.
-unsafe impl Sync for Event {}

@@ -38,6 +38,8 @@ pub(super) struct Table {
     retain_context: unsafe extern "C" fn(*mut *mut c_void, c_int) -> c_int,
     release_context: unsafe extern "C" fn(c_int) -> c_int,
     set_context: unsafe extern "C" fn(*mut c_void) -> c_int,
+    push_context: unsafe extern "C" fn(*mut c_void) -> c_int,
+    pop_context: unsafe extern "C" fn(*mut *mut c_void) -> c_int,
     stream_create: unsafe extern "C" fn(*mut *mut c_void, c_uint) -> c_int,
     stream_destroy: unsafe extern "C" fn(*mut c_void) -> c_int,
     stream_wait: unsafe extern "C" fn(*mut c_void, *mut c_void, c_uint) -> c_int,
@@ -53,14 +55,28 @@ pub(super) struct Table {
 }
 
 macro_rules! table {
-    ($library:expr; $($field:ident: $name:literal,)*) => {
-        Ok(Self {$(
-            $field: {
-                // SAFETY: the driver's header declares it so, and has for as long as it has the name.
-                let found = unsafe { $library.function($name) };
-                found.ok_or_else(|| DeviceError::missing($library, $name))?
-            },
-        )*})
+    ($($field:ident: $name:literal,)*) => {
+        impl Table {
+            /// # Errors
+            /// When one of them is missing.
+            pub(super) fn of(library: &Library) -> Result<Self, DeviceError> {
+                Ok(Self {$(
+                    $field: {
+                        // SAFETY: the driver's header declares it so, and has for as long as it has the name.
+                        let found = unsafe { library.function($name) };
+                        found.ok_or_else(|| DeviceError::missing(library, $name))?
+                    },
+                )*})
+            }
+
+            /// What the driver calls a function.
+            fn name_of(field: &str) -> &'static CStr {
+                match field {
+                    $(stringify!($field) => $name,)*
+                    _ => c"a function that is not in the table",
+                }
+            }
+        }
     };
 }
 
@@ -74,33 +90,31 @@ macro_rules! call {
     }};
 }
 
-impl Table {
-    /// # Errors
-    /// When one of them is missing.
-    pub(super) fn of(library: &Library) -> Result<Self, DeviceError> {
-        table! { library;
-            init: c"cuInit",
-            device_count: c"cuDeviceGetCount",
-            device_get: c"cuDeviceGet",
-            device_name: c"cuDeviceGetName",
-            retain_context: c"cuDevicePrimaryCtxRetain",
-            release_context: c"cuDevicePrimaryCtxRelease_v2",
-            set_context: c"cuCtxSetCurrent",
-            stream_create: c"cuStreamCreate",
-            stream_destroy: c"cuStreamDestroy_v2",
-            stream_wait: c"cuStreamWaitEvent",
-            event_create: c"cuEventCreate",
-            event_record: c"cuEventRecord",
-            event_query: c"cuEventQuery",
-            event_destroy: c"cuEventDestroy_v2",
-            allocate: c"cuMemAlloc_v2",
-            free: c"cuMemFree_v2",
-            copy_in: c"cuMemcpyHtoD_v2",
-            copy_out: c"cuMemcpyDtoH_v2",
-            error_string: c"cuGetErrorString",
-        }
-    }
+table! {
+    init: c"cuInit",
+    device_count: c"cuDeviceGetCount",
+    device_get: c"cuDeviceGet",
+    device_name: c"cuDeviceGetName",
+    retain_context: c"cuDevicePrimaryCtxRetain",
+    release_context: c"cuDevicePrimaryCtxRelease_v2",
+    set_context: c"cuCtxSetCurrent",
+    push_context: c"cuCtxPushCurrent_v2",
+    pop_context: c"cuCtxPopCurrent_v2",
+    stream_create: c"cuStreamCreate",
+    stream_destroy: c"cuStreamDestroy_v2",
+    stream_wait: c"cuStreamWaitEvent",
+    event_create: c"cuEventCreate",
+    event_record: c"cuEventRecord",
+    event_query: c"cuEventQuery",
+    event_destroy: c"cuEventDestroy_v2",
+    allocate: c"cuMemAlloc_v2",
+    free: c"cuMemFree_v2",
+    copy_in: c"cuMemcpyHtoD_v2",
+    copy_out: c"cuMemcpyDtoH_v2",
+    error_string: c"cuGetErrorString",
+}
 
+impl Table {
     pub(super) fn init(&self) -> Result<(), DeviceError> {
         call!(self, init(0))
     }
@@ -138,8 +152,19 @@ impl Table {
     }
 
     /// Makes a context this thread's own.
-    pub(super) fn enter(&self, context: Handle) -> Result<(), DeviceError> {
+    pub(super) fn make_current(&self, context: Handle) -> Result<(), DeviceError> {
         call!(self, set_context(context.as_ptr()))
+    }
+
+    /// Makes a context this thread's own, until it is [left](Self::leave).
+    pub(super) fn enter(&self, context: Handle) -> Result<(), DeviceError> {
+        call!(self, push_context(context.as_ptr()))
+    }
+
+    /// Gives this thread back the context that it had.
+    pub(super) fn leave(&self) -> Result<(), DeviceError> {
+        let mut left = ptr::null_mut();
+        call!(self, pop_context(&mut left))
     }
 
     /// A stream that does not wait for the default one.
@@ -227,6 +252,7 @@ impl Table {
         } else {
             "the driver has no words for it".to_owned()
         };
+        let function = Self::name_of(function).to_str().unwrap_or_default();
         Err(DeviceError::Failed { function, code: Code(code), text })
     }
 }

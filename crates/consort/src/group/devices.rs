@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use consort_sys::view::Space;
 
 use super::Group;
-use crate::backend::{Backend, Capabilities, Nccl};
+use crate::backend::{Backend, Capabilities, Nccl, no_messages};
 use crate::engine::Lookout;
 use crate::error::{Error, Result};
 use crate::options::Engine;
@@ -20,6 +20,11 @@ pub(super) struct Devices {
 }
 
 impl Devices {
+    /// The same engine, if there is one; otherwise room for another.
+    pub(super) fn as_it_is(&self) -> Self {
+        if self.get().is_some() { self.clone() } else { Self::default() }
+    }
+
     fn get(&self) -> Option<&Arc<dyn Backend>> {
         self.engine.get()?.as_ref().ok()
     }
@@ -61,7 +66,8 @@ impl Devices {
 /// calls in order; between the two there is none. What ends one of them ends the group.
 ///
 /// For devices it is NCCL, which is looked for when the first such call is made: by all ranks together, which
-/// hear of each that has no NCCL, or no device. The device of that call is the rank's from then on.
+/// hear of each that has no NCCL, or no device. So the first such call waits for all ranks, also an asynchronous
+/// one, and ranks make it at the same place among their other calls. Its device is the rank's from then on.
 impl Group {
     /// Says who carries out the group's calls on the memory of devices: once, for all clones of the group,
     /// and alike on every rank.
@@ -108,6 +114,19 @@ impl Group {
         }
     }
 
+    /// Who carries out messages in this memory.
+    ///
+    /// # Errors
+    /// When nobody does, and in a forked child.
+    #[inline]
+    pub(crate) fn post_for(&self, space: Option<Space>) -> Result<&Arc<dyn Backend>> {
+        match space {
+            None | Some(Space::Host) => self.backend(),
+            // Two ranks have a message, and it takes all of them to make an engine.
+            Some(_) => self.shared.devices.get().ok_or_else(no_messages),
+        }
+    }
+
     /// An engine for calls on the memory of devices, of which this rank's has this number. All ranks call it.
     #[cold]
     fn reach(&self, number: u16) -> Result<Arc<dyn Backend>> {
@@ -115,6 +134,7 @@ impl Group {
         let why = match job.options.engine {
             _ if job.neighbourhood.is_none() => "it only pretends to have ranks",
             Engine::Host => "the engine that was chosen is the host's",
+            _ if self.shared.lookout.is_none() => "somebody else carries out its calls",
             _ => return Ok(Arc::new(Nccl::join(self, number)?)),
         };
         let group = self.name();

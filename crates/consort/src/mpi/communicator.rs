@@ -77,9 +77,12 @@ impl Communicator {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if !*self.spoiled.get_mut().unwrap_or_else(PoisonError::into_inner) {
+        let is_spoiled = *self.spoiled.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let table = &self.hold.mpi().table;
+        // A program that has begun MPI itself may have ended it, and whoever calls it then is ended.
+        if !is_spoiled && table.has_ended() == Ok(false) {
             // What is lost otherwise is a communicator.
-            let _ = self.hold.mpi().table.free(self.comm);
+            let _ = table.free(self.comm);
         }
     }
 }

@@ -61,9 +61,13 @@ impl Memory {
     }
 
     /// A view of them, if they are the host's: those of consort's own library.
+    ///
+    /// # Safety
+    /// Nobody else writes there while it is looked at, nor looks while it is written: no other view, and no
+    /// call that has not ended.
     #[allow(unsafe_code, reason = "a view of memory that Rust did not make can only be promised")]
-    pub fn on_host(&self) -> Option<Target<'_>> {
-        // SAFETY: it is the host's, there for as long as this is, and no reference to it is ever made.
+    pub unsafe fn on_host(&self) -> Option<Target<'_>> {
+        // SAFETY: it is the host's.
         self.library.is_on_host().then(|| unsafe { self.view() })
     }
 

@@ -20,7 +20,7 @@ pub(super) fn copied(library: Library, dtype: Dtype) -> (i32, usize) {
 ///
 /// # Errors
 /// When NCCL, or this version of it, does not combine them, or not so.
-pub(super) fn combined(
+pub(crate) fn combined(
     library: Library,
     function: &'static str,
     dtype: Dtype,

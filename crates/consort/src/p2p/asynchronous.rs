@@ -162,7 +162,7 @@ impl Group {
             Message::Out(outgoing) => self.check_messages(Some(outgoing), None)?,
             Message::In(incoming) => self.check_messages(None, Some(incoming))?,
         };
-        let backend = self.backend_for(space)?.clone();
+        let backend = self.post_for(space)?.clone();
         Ok((backend, if matches!(message, Message::Out(_)) { "send" } else { "recv" }))
     }
 }

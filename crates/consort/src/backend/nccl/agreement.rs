@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Inner, Wait};
 use crate::call::Description;
 use crate::engine::Cause;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 impl Inner {
     /// Waits until all ranks are about to make the same call.
@@ -17,14 +17,7 @@ impl Inner {
         let mine = words(wait.call, wait.number);
         let mut all = vec![0_u64; WORDS * self.world];
         if let Err(error) = self.control.within(left).all_gather(&mine, &mut all) {
-            // What keeps ranks from agreeing is what keeps the group from going on: it may know it already.
-            self.lookout.listen();
-            let known = self.lookout.error().or_else(|| self.lookout.look_round());
-            if let Some(known) = known {
-                self.end();
-                return Err(known);
-            }
-            return Err(self.decide(Cause::Aborted { reason: error.to_string() }));
+            return Err(self.cannot_agree(wait, &error));
         }
         match all.chunks_exact(WORDS).position(|theirs| *theirs != mine) {
             None => Ok(()),
@@ -32,9 +25,31 @@ impl Inner {
         }
     }
 
+    /// Ends the group because of what keeps its ranks from agreeing, unless it has ended for that already. They
+    /// have the same numbers there.
+    #[cold]
+    fn cannot_agree(&self, wait: &Wait<'_>, error: &Error) -> Error {
+        self.lookout.listen();
+        if let Some(known) = self.lookout.error().or_else(|| self.lookout.look_round()) {
+            self.end();
+            return known;
+        }
+        let in_order = |ranks: &[u32]| ranks.iter().map(|&rank| rank as usize).collect();
+        self.decide(match error {
+            Error::Late { missing, .. } => {
+                Cause::Late { missing: in_order(missing), waiting: wait.waiting() }
+            }
+            Error::Left { ranks, .. } => {
+                Cause::Left { ranks: in_order(ranks), waiting: wait.waiting() }
+            }
+            Error::PeerLost { rank, .. } => Cause::Dead { rank: *rank, waiting: wait.waiting() },
+            other => Cause::Aborted { reason: other.to_string() },
+        })
+    }
+
     /// Ends the group because a rank is about to make another call.
     #[cold]
-    fn differ(&self, wait: &Wait<'_>, rank: usize, theirs: &[u64]) -> crate::Error {
+    fn differ(&self, wait: &Wait<'_>, rank: usize, theirs: &[u64]) -> Error {
         let told = Description::unpack([theirs[0], theirs[1]]);
         let theirs =
             told.map_or_else(|| "a call of another version".to_owned(), |it| it.to_string());

@@ -1,9 +1,10 @@
 //! A group's calls as NCCL has them.
 #![allow(unsafe_code)]
 
-use super::{Inner, combines};
+use super::Inner;
 use crate::call::{Call, Inputs, Outputs};
 use crate::error::{Error, Result};
+use crate::nccl::operand::combined;
 use crate::nccl::{self, Stream};
 
 impl Inner {
@@ -22,10 +23,12 @@ impl Inner {
         match *call {
             Call::AllReduce { dtype, op, .. }
             | Call::Reduce { dtype, op, .. }
-            | Call::ReduceScatter { dtype, op, .. }
-                if !combines(dtype, op) =>
-            {
-                Err(Error::Argument(format!("{}: NCCL has no {op} of {dtype}", call.operation())))
+            | Call::ReduceScatter { dtype, op, .. } => {
+                let (library, operation) = (self.comm().library(), call.operation());
+                match combined(library, operation.name(), dtype, op) {
+                    Ok(_) => Ok(()),
+                    Err(error) => Err(Error::Argument(error.to_string())),
+                }
             }
             Call::AllToAll { inputs, outputs, .. } if overlap(inputs, outputs, self.world) => {
                 Err(Error::Argument(

@@ -1,9 +1,6 @@
 //! How the ranks of a group come to have a communicator.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
-
-use consort_store::Deadline;
 
 use super::{Inner, Nccl, Order};
 use crate::device::{Device, Driver, Stream};
@@ -19,13 +16,12 @@ impl Nccl {
     /// named with the reason.
     pub(crate) fn join(group: &Group, number: u16) -> Result<Self> {
         let lookout = group.lookout().cloned().ok_or(Error::Fake)?;
-        let until = Deadline::after(group.timeout());
         let everyone: Vec<u32> = (0..group.world() as u32).collect();
         let control = group.among(NAME, &everyone)?;
         let mine = Equipment::of_this_rank(number);
         report(&control, "calls on memory of devices", mine.as_ref().err())?;
         let Equipment { library, device, stream } = mine.map_err(Error::Argument)?;
-        let comm = meet(&control, library, &device, until);
+        let comm = meet(&control, library, &device);
         report(&control, "a communicator of NCCL", comm.as_ref().err())?;
         let comm = comm.map_err(Error::Argument)?;
         let (me, world) = (group.rank().index(), group.world());
@@ -53,12 +49,7 @@ impl Equipment {
 }
 
 /// Rank 0 makes an id, and all come to it.
-fn meet(
-    control: &Group,
-    library: Library,
-    device: &Device,
-    until: Deadline,
-) -> Result<Comm, String> {
+fn meet(control: &Group, library: Library, device: &Device) -> Result<Comm, String> {
     let (me, world) = (control.rank().get(), control.world() as u32);
     let made = (me == 0).then(|| Bootstrap::new(library));
     // All zero: there is none, and rank 0 says why.
@@ -76,7 +67,7 @@ fn meet(
     let id = UniqueId::from_bytes(&bytes).map_err(|error| error.to_string())?;
     // NCCL takes the device that is this thread's.
     device.make_current().map_err(|error| error.to_string())?;
-    let config = Config::new().timeout(until.remaining().unwrap_or(Duration::MAX));
+    let config = Config::new().timeout(control.timeout());
     let comm = Comm::init_rank_with(library, world, &id, me, &config);
     comm.map_err(|error| error.to_string())
 }

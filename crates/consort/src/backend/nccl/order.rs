@@ -76,6 +76,11 @@ impl Order {
         Some(ticket)
     }
 
+    /// Takes notice that nobody comes for a place.
+    pub(super) fn give_up(&self, place: Place) {
+        drop(Ticket { order: self, place });
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -126,6 +131,8 @@ mod tests {
         let first = order.wait(first, Deadline::never()).expect("it is the first");
         assert!(order.wait(second, Deadline::after(Duration::from_millis(10))).is_none());
         drop(first);
+        order.give_up(order.join(1));
         assert!(order.wait(third, Deadline::never()).is_some());
+        assert!(order.wait(order.join(1), Deadline::never()).is_some());
     }
 }

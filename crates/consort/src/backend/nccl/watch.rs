@@ -16,6 +16,18 @@ impl Inner {
     /// When it fails, when a rank has died, when the time is up, and when somebody has ended the group. The
     /// device does nothing more for the group then.
     pub(super) fn watch(&self, event: &Event, wait: &Wait<'_>) -> Result<()> {
+        let watched = self.watch_closely(event, wait);
+        if watched.is_err() {
+            // The communicator was aborted, which ends what the device does: soon, not at once.
+            let began = Instant::now();
+            while matches!(event.has_happened(), Ok(false)) && began.elapsed() < AFTERMATH {
+                thread::sleep(NAP);
+            }
+        }
+        watched
+    }
+
+    fn watch_closely(&self, event: &Event, wait: &Wait<'_>) -> Result<()> {
         let began = Instant::now();
         let (mut looked_round, mut in_doubt) = (began, None);
         while !event.has_happened().map_err(|error| self.fail(&error))? {
@@ -30,9 +42,10 @@ impl Inner {
             }
         }
         // What the device was doing when the communicator was aborted has ended, too.
-        match self.comm().async_error() {
-            Ok(_) => Ok(()),
-            Err(error) => Err(self.give_up(error.to_string())),
+        match (self.lookout.error(), self.comm().async_error()) {
+            (None, Ok(_)) => Ok(()),
+            (Some(error), _) => Err(error),
+            (None, Err(error)) => Err(self.give_up(error.to_string())),
         }
     }
 
@@ -94,6 +107,8 @@ impl Inner {
 const LOOK_ROUND: Duration = Duration::from_millis(10);
 /// How long it may take until a death is known.
 const LAST_BREATH: Duration = Duration::from_millis(200);
+/// How long a device may take to end what was aborted.
+const AFTERMATH: Duration = Duration::from_secs(10);
 /// Most calls are done by then.
 const SOON: Duration = Duration::from_micros(200);
 /// Few take longer.
