@@ -357,7 +357,7 @@ impl Way for ByMpi {
 }
 
 /// How many bytes of each memory are kept between calls: what is asked of the system anew has to be cleared by it.
-const KEPT: usize = 32 << 20;
+const KEPT: usize = 8 << 20;
 /// How often MPI is asked at least, by one who gives up.
 const LOOKS: usize = 50;
 /// How long what a rank has done last may take to be known.
