@@ -12,7 +12,7 @@ use crate::meet::{alone, array, coded, meet};
 use crate::numbers::Number;
 use crate::oracle::result;
 
-conformance! { [shm tcp mixed in_process]
+conformance! { [shm tcp mixed in_process mpi]
     calls_of_all_kinds_and_shapes_can_be_made_at_once
     many_values_can_be_combined_gathered_and_shared_out_at_once
     calls_made_at_once_and_calls_made_alone_can_meet_in_any_order

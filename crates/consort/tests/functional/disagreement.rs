@@ -8,7 +8,7 @@ use consort_testkit::{Case, conformance};
 
 use crate::meet::{SOON, array, coded, meet};
 
-conformance! { [shm tcp mixed in_process]
+conformance! { [shm tcp mixed in_process mpi]
     about_a_shape_or_a_dimension_is_told_on_every_rank
     about_the_call_or_the_kind_of_numbers_is_told_on_every_rank
     about_what_is_called_at_once_is_told_on_every_rank

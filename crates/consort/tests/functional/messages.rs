@@ -7,7 +7,7 @@ use consort_testkit::{Case, conformance};
 use crate::meet::{LARGE, alone, array, coded, meet};
 use crate::numbers::{Number, for_every_kind, scramble};
 
-conformance! { [shm tcp mixed in_process]
+conformance! { [shm tcp mixed in_process mpi]
     a_value_arrives_as_it_was_sent
     ranks_can_send_each_other_any_amount_at_once
     a_permutation_of_any_size_does_not_wait_for_itself

@@ -8,7 +8,7 @@ use crate::exercise::{Round, check_all, parts};
 use crate::meet::meet;
 use crate::numbers::{Number, for_every_kind};
 
-conformance! { [shm tcp mixed in_process]
+conformance! { [shm tcp mixed in_process mpi]
     values_of_every_shape_end_up_where_they_belong
     values_of_every_kind_end_up_where_they_belong
     large_values_end_up_where_they_belong

@@ -8,7 +8,7 @@ use crate::exercise::{Round, check_all, parts};
 use crate::meet::meet;
 use crate::numbers::{Number, for_every_kind};
 
-conformance! { [shm tcp mixed in_process]
+conformance! { [shm tcp mixed in_process mpi]
     values_of_every_shape_are_combined_where_they_belong
     values_of_every_kind_are_combined_in_every_way_they_can_be
 }
