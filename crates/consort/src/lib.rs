@@ -146,7 +146,7 @@ pub use work::{Begun, Completion, Failed, Work};
 /// | `CONSORT_LIVENESS` | how long a host may be silent | `10s` |
 /// | `CONSORT_WARN_AFTER` | how long to wait before a [warning](Builder::warn_after) that names the ranks waited for; `off`: never | `30s` |
 /// | `CONSORT_INTERFACE` | the name or address of the network interface to use | the one that leads to the store |
-/// | `CONSORT_BACKEND` | who carries out calls: `auto`, `host`, `mpi` or `fake` ([`Engine`]) | `auto` |
+/// | `CONSORT_BACKEND` | who carries out calls: `auto`, `host`, `mpi`, `nccl` or `fake` ([`Engine`]) | `auto` |
 /// | `CONSORT_MPI_LIBRARY` | the library of MPI's standard binary interface | `libmpi_abi.so`, where the system looks and in the active virtual environment |
 /// | `CONSORT_TRANSPORT` | what data travels over: `auto`, `shm` or `tcp` ([`Transport`]) | `auto` |
 /// | `CONSORT_ENCRYPT` | whether data is encrypted between hosts: `on` or `off` | `off` |

@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn options_of_the_data_that_ranks_would_refuse_are_refused() {
         for (wrong, words) in [
-            ("--backend gloo", "choose auto, host, mpi or fake"),
+            ("--backend gloo", "choose auto, host, mpi, nccl or fake"),
             ("--transport udp", "choose auto, shm or tcp"),
             ("--verify often", "0 for never"),
             ("--algorithm rings", "choose auto, flat, ring"),

@@ -7,8 +7,9 @@ use consort::{Engine, Transport, check_variable};
 #[command(next_help_heading = "How data travels")]
 pub(crate) struct DataPlane {
     /// Who carries out the ranks' calls: auto or host (they themselves), mpi (for which mpiexec or srun has to
-    /// start more than one, instead of this program) or fake (nobody). Their CONSORT_BACKEND.
-    #[arg(long, value_name = "auto|host|mpi|fake")]
+    /// start more than one, instead of this program), nccl (those on memory of devices, of which each has
+    /// one) or fake (nobody). Their CONSORT_BACKEND.
+    #[arg(long, value_name = "auto|host|mpi|nccl|fake")]
     backend: Option<Engine>,
 
     /// What data travels over: auto (shared memory on a host, TCP between hosts), shm (refuses several

@@ -59,7 +59,7 @@ fn the_default_can_be_asked_for() {
 #[test]
 fn what_is_not_a_value_is_refused_with_those_that_are() {
     for (variable, value, words) in [
-        ("CONSORT_BACKEND", "gloo", "choose auto, host, mpi or fake"),
+        ("CONSORT_BACKEND", "gloo", "choose auto, host, mpi, nccl or fake"),
         ("CONSORT_TRANSPORT", "udp", "choose auto, shm or tcp"),
         ("CONSORT_ENCRYPT", "maybe", "on or off"),
         ("CONSORT_INTEGRITY", "2", "on or off"),
