@@ -2,11 +2,11 @@
 
 use consort::device::calls;
 use consort::{
-    Call, Dtype, Element, Error, Inputs, Lists, Outputs, OwnedCall, ReduceOp, bf16, f16,
+    Call, Dtype, Element, Engine, Error, Inputs, Lists, Outputs, OwnedCall, ReduceOp, bf16, f16,
 };
-use consort_testkit::{Context, ranks};
+use consort_testkit::Context;
 
-use crate::stage::{device, download, meet, upload, with_devices};
+use crate::stage::{device, download, invited, meet, upload, with_devices, without_nccl};
 
 /// Makes a test of each world out of functions.
 macro_rules! in_worlds {
@@ -273,18 +273,60 @@ fn calls_that_nccl_has_not_are_refused_and_the_group_goes_on() {
 
 #[test]
 fn a_rank_without_nccl_is_named_on_all() {
-    ranks(2, |ctx| {
-        let group = meet(ctx);
-        // It has the driver, and not what is meant to go with it.
-        let device =
-            consort::device::Driver::open(&crate::stage::library()).unwrap().device(0).unwrap();
-        let there = || calls::all_reduce(upload(&device, &[1_f32]), Dtype::F32, ReduceOp::Sum);
-        for _ in 0..2 {
-            let error = group.call_async(there()).map(drop).unwrap_err().error;
-            let Error::PeerUnable { rank: 0, reason, .. } = &error else { panic!("{error}") };
-            assert!(reason.contains("CONSORT_NCCL_LIBRARY"), "{error}");
-        }
-        group.barrier().unwrap();
-        let _ = there().call(&mut Lists::default());
-    });
+    without_nccl(2)
+        .start(|ctx| {
+            let group = meet(ctx);
+            // It has the driver, and not what is meant to go with it.
+            let device =
+                consort::device::Driver::open(&crate::stage::library()).unwrap().device(0).unwrap();
+            let there = || calls::all_reduce(upload(&device, &[1_f32]), Dtype::F32, ReduceOp::Sum);
+            for _ in 0..2 {
+                let error = group.call_async(there()).map(drop).unwrap_err().error;
+                let Error::PeerUnable { rank: 0, reason, .. } = &error else { panic!("{error}") };
+                assert!(reason.contains("CONSORT_NCCL_LIBRARY"), "{error}");
+            }
+            group.barrier().unwrap();
+            let _ = there().call(&mut Lists::default());
+        })
+        .expect_all();
+}
+
+#[test]
+fn nccl_can_be_asked_for_at_the_beginning() {
+    with_devices(2)
+        .start(|ctx| {
+            let group = invited(ctx).engine(Engine::Nccl).init().unwrap();
+            let there =
+                calls::all_reduce(upload(&device(&group), &[1_f32]), Dtype::F32, ReduceOp::Sum);
+            let sums = group.call_async(there).unwrap().wait().unwrap().output;
+            assert_eq!(download::<f32>(&sums), [2.0]);
+        })
+        .expect_all();
+}
+
+#[test]
+fn ranks_without_nccl_hear_so_at_the_beginning_if_they_ask_for_it() {
+    without_nccl(2)
+        .start(|ctx| {
+            let error = invited(ctx).engine(Engine::Nccl).init().unwrap_err();
+            assert!(matches!(&error, Error::Environment(why) if why.contains("NCCL")), "{error}");
+        })
+        .expect_all();
+}
+
+#[test]
+fn the_hosts_engine_reaches_the_hosts_memory_alone() {
+    with_devices(2)
+        .start(|ctx| {
+            let group = invited(ctx).engine(Engine::Host).init().unwrap();
+            let there =
+                calls::all_reduce(upload(&device(&group), &[1_f32]), Dtype::F32, ReduceOp::Sum);
+            let error = group.call_async(there).map(drop).unwrap_err().error;
+            assert!(
+                error.to_string().contains("the engine that was chosen is the host's"),
+                "{error}"
+            );
+            group.barrier().unwrap();
+        })
+        .expect_all();
 }

@@ -13,6 +13,11 @@ pub(crate) fn with_devices(world: u32) -> Ranks {
     Ranks::new(world).env("CONSORT_CUDA_LIBRARY", &library).env("CONSORT_NCCL_LIBRARY", &library)
 }
 
+/// Ranks that find CUDA's driver, and no NCCL.
+pub(crate) fn without_nccl(world: u32) -> Ranks {
+    with_devices(world).env("CONSORT_NCCL_LIBRARY", "/nowhere/libnccl.so.2")
+}
+
 /// The shared library, which is built with its tests.
 pub(crate) fn library() -> PathBuf {
     let test = std::env::current_exe().unwrap();
@@ -23,9 +28,14 @@ pub(crate) fn library() -> PathBuf {
 
 /// The group of all ranks.
 pub(crate) fn meet(ctx: &Context) -> Group {
+    invited(ctx).init().unwrap()
+}
+
+/// All that a rank needs to meet the others.
+pub(crate) fn invited(ctx: &Context) -> Builder {
     let place = format!("file://{}", ctx.dir().join("meeting").display());
     let builder = Builder::new().rank(ctx.rank()).world(ctx.world()).timeout(LONG);
-    builder.address(&place).unwrap().init().unwrap()
+    builder.address(&place).unwrap()
 }
 
 /// This rank's device.

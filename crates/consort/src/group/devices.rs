@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use consort_sys::view::Space;
 
-use super::Group;
+use super::{Group, Shared};
 use crate::backend::{Backend, Capabilities, Nccl, no_messages};
 use crate::engine::Lookout;
 use crate::error::{Error, Result};
@@ -110,7 +110,11 @@ impl Group {
         let host = self.backend()?;
         match space {
             None | Some(Space::Host) => Ok(host),
-            Some(Space::Device(number)) => self.shared.devices.get_or_make(|| self.reach(number)),
+            Some(Space::Device(number)) => {
+                self.check_reach(number)?;
+                let make = || Ok(Arc::new(Nccl::join(self, number)?) as Arc<dyn Backend>);
+                self.shared.devices.get_or_make(make)
+            }
         }
     }
 
@@ -127,15 +131,18 @@ impl Group {
         }
     }
 
-    /// An engine for calls on the memory of devices, of which this rank's has this number. All ranks call it.
-    #[cold]
-    fn reach(&self, number: u16) -> Result<Arc<dyn Backend>> {
-        let job = &self.shared.job;
+    /// Whether there is an engine for calls on this device's memory, or all ranks together can look for one.
+    ///
+    /// # Errors
+    /// When neither is so.
+    fn check_reach(&self, number: u16) -> Result<()> {
+        let Shared { job, devices, lookout, .. } = &*self.shared;
         let why = match job.options.engine {
+            _ if devices.get().is_some() => return Ok(()),
             _ if job.neighbourhood.is_none() => "it only pretends to have ranks",
             Engine::Host => "the engine that was chosen is the host's",
-            _ if self.shared.lookout.is_none() => "somebody else carries out its calls",
-            _ => return Ok(Arc::new(Nccl::join(self, number)?)),
+            _ if lookout.is_none() => "somebody else carries out its calls",
+            _ => return Ok(()),
         };
         let group = self.name();
         Err(Error::Argument(format!(
