@@ -40,18 +40,39 @@ impl Mpi {
         self.folder.join("lib/libmpi_abi.so.1")
     }
 
-    /// Its launcher, `mpiexec`.
-    pub fn launcher(&self) -> PathBuf {
-        self.folder.join("bin/mpiexec")
+    /// Its launcher, `mpiexec`, to be given arguments.
+    ///
+    /// Programs that do not come to MPI's end leave named memory behind, as many tests have them do. So they get a
+    /// folder for that of their own, which goes with the last of them; where the system does not allow that, they
+    /// leave it.
+    pub fn launcher(&self) -> Command {
+        let launcher = self.folder.join("bin/mpiexec");
+        if !can_have_a_folder() {
+            return Command::new(launcher);
+        }
+        let mut command = Command::new("unshare");
+        let script = "mount -t tmpfs tmpfs /dev/shm && exec \"$@\"";
+        command.args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"]);
+        command.arg(launcher);
+        command
     }
 
     /// A command by which its launcher starts a program so many times, on this host. The death of one is left to the
     /// others to notice. All of them give their core away when they wait: there may be fewer cores than ranks.
     pub fn command(&self, world: u32, program: impl AsRef<OsStr>) -> Command {
-        let mut command = Command::new(self.launcher());
+        let mut command = self.launcher();
         command.args(["-disable-auto-cleanup", "-n", &world.to_string()]).arg(program);
         command.env("CONSORT_MPI_LIBRARY", self.library());
         command.env("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1");
         command
     }
+}
+
+/// Whether this process may see another folder in place of the system's for named memory.
+fn can_have_a_folder() -> bool {
+    let tried = Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "mount", "-t", "tmpfs", "tmpfs", "/dev/shm"])
+        .stderr(std::process::Stdio::null())
+        .status();
+    tried.is_ok_and(|status| status.success())
 }

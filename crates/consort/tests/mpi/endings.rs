@@ -1,7 +1,7 @@
 //! How processes end, as MPI's launcher sees it: one that has not ended MPI in order has failed, and the others
 //! with it.
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -54,7 +54,8 @@ fn be_a_rank(way: &str) {
 fn launch(way: &str) -> Result<Output, Skip> {
     let mpi = Mpi::find()?;
     let first = "endings::processes_that_leave_in_good_order_end_well_however_late_one_is";
-    let mut launcher = Command::new(mpi.launcher())
+    let mut launcher = mpi
+        .launcher()
         .args(["-n", "3"])
         .arg(std::env::current_exe().unwrap())
         .args([first, "--exact", "--nocapture"])
