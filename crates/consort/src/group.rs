@@ -225,7 +225,7 @@ impl Group {
         let job = Arc::new(job);
         let world_ranks = (0..members.len() as u32).collect();
         let shared = job.form(name, Rank(rank), members, world_ranks, Some(places), carrier)?;
-        Ok(Self { shared: Arc::new(shared), timeout })
+        Ok(Self { shared: Arc::new(shared), timeout }.recorded())
     }
 
     /// This process's number.

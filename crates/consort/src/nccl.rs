@@ -48,6 +48,7 @@ mod parameter;
 mod stream;
 mod table;
 mod version;
+mod watch;
 mod window;
 
 pub use cache::{cached, forget};
@@ -64,6 +65,7 @@ pub use memory::{Memory, Registration};
 pub use op::{Op, PreMulSum};
 pub use stream::Stream;
 pub use version::{BUILT_AGAINST, Version};
+pub(crate) use watch::watched;
 pub use window::{Signals, Window, WindowOptions};
 
 #[cfg(test)]

@@ -3,21 +3,10 @@
 use std::thread;
 use std::time::Duration;
 
-use consort::device::calls::{self, OnDevice};
-use consort::{Dtype, Error, Group, ReduceOp};
+use consort::Error;
 use consort_testkit::Outcome;
 
-use crate::stage::{device, download, meet, upload, with_devices};
-
-fn sum(group: &Group, numbers: &[f32]) -> OnDevice {
-    calls::all_reduce(upload(&device(group), numbers), Dtype::F32, ReduceOp::Sum)
-}
-
-/// What a rank's next call on its device gives.
-fn next(group: &Group, numbers: &[f32]) -> Result<Vec<f32>, Error> {
-    let work = group.call_async(sum(group, numbers)).map_err(|failed| failed.error)?;
-    Ok(download(&work.wait().map_err(|failed| failed.error)?.output))
-}
+use crate::stage::{download, meet, next, sum, with_devices};
 
 #[test]
 fn ranks_that_make_different_calls_hear_of_both() {

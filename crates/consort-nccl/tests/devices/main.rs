@@ -4,5 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends with the first surprise")]
 
 mod failures;
+mod making;
+mod records;
 mod results;
 mod stage;

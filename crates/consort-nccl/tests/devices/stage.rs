@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use consort::device::calls::{self, OnDevice};
 use consort::device::{Device, Driver, Memory};
-use consort::{Builder, Element, Group};
+use consort::{Builder, Dtype, Element, Error, Group, ReduceOp};
 use consort_testkit::{Context, Ranks};
 
 /// Ranks that find this library in place of CUDA's driver and of NCCL.
@@ -56,6 +57,17 @@ pub(crate) fn download<T: Element>(memory: &Memory) -> Vec<T> {
     let mut bytes = vec![0; memory.len()];
     memory.read(0, &mut bytes).unwrap();
     consort_sys::view::collect(bytes.len() / size_of::<T>(), [(&bytes[..]).into()]).unwrap()
+}
+
+/// A call that adds up numbers of all ranks on their devices.
+pub(crate) fn sum(group: &Group, numbers: &[f32]) -> OnDevice {
+    calls::all_reduce(upload(&device(group), numbers), Dtype::F32, ReduceOp::Sum)
+}
+
+/// What a rank's next such call gives.
+pub(crate) fn next(group: &Group, numbers: &[f32]) -> Result<Vec<f32>, Error> {
+    let work = group.call_async(sum(group, numbers)).map_err(|failed| failed.error)?;
+    Ok(download(&work.wait().map_err(|failed| failed.error)?.output))
 }
 
 pub(crate) const LONG: Duration = Duration::from_secs(60);

@@ -56,7 +56,7 @@ pub(crate) struct Nccl {
 struct Inner {
     me: usize,
     world: usize,
-    /// What is known of the group's ranks, and decided about it.
+    /// What is known of the group's ranks, and decided about it. Its calls are written down aside.
     lookout: Lookout,
     /// Where the same ranks agree on what they are about to do.
     control: Group,
@@ -86,6 +86,7 @@ impl Nccl {
             *jobs = Some(sender);
         }
         if let Some(sender) = &*jobs {
+            self.inner.lookout.diary().queue(place.number + job.count() as u64 - 1);
             // A thread that has ended drops what it is sent, which then counts as failed.
             let _ = sender.send((place, job));
         }
@@ -102,9 +103,16 @@ impl Inner {
         let told = Description::of(call, self.world, Within::Nothing);
         let told = told.made_for(terms.purpose, terms.sizes);
         let wait = Wait { call: &told, number, until, began: Instant::now() };
-        self.agree(&wait)?;
-        match self.launch(call)? {
-            Some(event) => self.watch(&event, &wait),
+        self.lookout.diary().begin(number, &told, terms.site);
+        let done = self.agree_and_do(call, &wait);
+        self.lookout.diary().end(number, &told, done.is_ok(), 0);
+        done
+    }
+
+    fn agree_and_do(&self, call: &Call<'_>, wait: &Wait<'_>) -> Result<()> {
+        self.agree(wait)?;
+        match self.launch(call, wait)? {
+            Some(event) => self.watch(&event, wait),
             None => Ok(()),
         }
     }
@@ -129,14 +137,22 @@ impl Inner {
 
     /// Gives a call to NCCL. What this gives happens when it is done; `None` if there is nothing to do: ranks
     /// that have agreed have met.
-    fn launch(&self, call: &Call<'_>) -> Result<Option<Event>> {
+    fn launch(&self, call: &Call<'_>, wait: &Wait<'_>) -> Result<Option<Event>> {
         if matches!(call, Call::Barrier) {
             return Ok(None);
         }
         let ready = Event::of_default(&self.device).map_err(|error| self.fail(&error))?;
         self.stream.wait_for(&ready).map_err(|error| self.fail(&error))?;
-        let issued = nccl::group(self.comm().library(), || self.issue(call));
-        issued.map_err(|error| self.fail(&error))?;
+        // NCCL connects to other ranks when it first needs them, and waits for them then.
+        let (lookout, until) = (self.lookout.clone(), wait.until);
+        let issued = nccl::watched(
+            move || why_give_up(&lookout, until),
+            || nccl::group(self.comm().library(), || self.issue(call)),
+        );
+        issued.map_err(|error| match until.has_passed() {
+            true => self.too_late(wait),
+            false => self.fail(&error),
+        })?;
         self.stream.record().map(Some).map_err(|error| self.fail(&error))
     }
 
@@ -259,6 +275,7 @@ fn work(inner: &Inner, jobs: Receiver<(Place, Job)>) {
 fn carry_out(inner: &Inner, place: Place, mut job: Job) {
     let (first, until) = (place.number, job.deadline());
     let result = inner.take_turn(place, until).and_then(|_turn| {
+        inner.lookout.diary().was_queued(job.called().elapsed(), job.site());
         (0..job.count()).zip(first..).try_for_each(|(index, number)| {
             let terms = job.terms(index, until.remaining().unwrap_or(Duration::MAX));
             let mut lists = Lists::default();
@@ -289,9 +306,22 @@ struct Wait<'a> {
 
 impl Wait<'_> {
     fn waiting(&self) -> Waiting {
-        let (call, waited) = (self.call.to_string(), self.began.elapsed());
-        Waiting { call, number: self.number, waited }
+        Waiting { call: on_devices(self.call), number: self.number, waited: self.began.elapsed() }
     }
+}
+
+/// A call in words that tell it from those on the host's memory, which are counted by themselves.
+fn on_devices(call: &Description) -> String {
+    format!("{call} on devices")
+}
+
+/// Why not to wait for NCCL any longer, if there is a reason.
+fn why_give_up(lookout: &Lookout, until: Deadline) -> Option<String> {
+    lookout.listen();
+    let found = lookout.error().or_else(|| lookout.look_round());
+    found
+        .map(|error| error.to_string())
+        .or_else(|| until.has_passed().then(|| "the time is up".to_owned()))
 }
 
 /// Whether NCCL combines numbers of a type in a way, in its newest versions.

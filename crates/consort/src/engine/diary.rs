@@ -12,7 +12,7 @@ use crate::call::Description;
 /// A group's journal, if it has one. Clones are the same. It is written by those who carry out the
 /// group's calls, one at a time.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Diary {
+pub(crate) struct Diary {
     journal: Arc<OnceLock<Journal>>,
 }
 
@@ -25,7 +25,7 @@ impl Diary {
 
     /// A call begins, which was made here, if that is known.
     #[inline]
-    pub(super) fn begin(
+    pub(crate) fn begin(
         &self,
         number: u64,
         call: &Description,
@@ -38,7 +38,7 @@ impl Diary {
 
     /// It has ended, and has combined numbers for so long, by a stopwatch.
     #[inline]
-    pub(super) fn end(&self, number: u64, call: &Description, is_good: bool, combined: u64) {
+    pub(crate) fn end(&self, number: u64, call: &Description, is_good: bool, combined: u64) {
         if let Some(journal) = self.journal.get() {
             journal.end(number, call.bytes(), is_good, combined);
         }
@@ -52,14 +52,14 @@ impl Diary {
     }
 
     /// Calls are queued, up to this one.
-    pub(super) fn queue(&self, last: u64) {
+    pub(crate) fn queue(&self, last: u64) {
         if let Some(journal) = self.journal.get() {
             journal.queue(last);
         }
     }
 
     /// The call that begins next was made here, and queued for so long.
-    pub(super) fn was_queued(&self, time: Duration, site: &'static Location<'static>) {
+    pub(crate) fn was_queued(&self, time: Duration, site: &'static Location<'static>) {
         if let Some(journal) = self.journal.get() {
             journal.was_queued(time, Some(site));
         }

@@ -21,6 +21,8 @@ use crate::whereabouts::{CallStage, Condition, Reports, lines};
 #[derive(Clone, Debug)]
 pub(super) struct Fate {
     group: Arc<str>,
+    /// If it is for calls that are counted [aside](Self::aside): under which name they are written down.
+    aside: Option<Arc<str>>,
     peers: Peers,
     /// What all ranks have heard.
     failure: Arc<OnceLock<Failure>>,
@@ -34,7 +36,13 @@ pub(super) struct Fate {
 impl Fate {
     pub(super) fn new(group: &str, peers: Peers) -> Self {
         let (failure, diary, roster, looked) = Default::default();
-        Self { group: group.into(), peers, failure, diary, roster, looked }
+        Self { group: group.into(), aside: None, peers, failure, diary, roster, looked }
+    }
+
+    /// The same, for calls of the group that its ranks count by themselves, beside those that peers know of.
+    /// They are written down under this name.
+    pub(super) fn aside(&self, name: &str) -> Self {
+        Self { aside: Some(name.into()), diary: Diary::default(), ..self.clone() }
     }
 
     /// Whose it is.
@@ -92,8 +100,10 @@ impl Fate {
     pub(super) fn awaited_through(&self, rank: usize, number: u64) -> usize {
         let (me, mut last) = (self.peers.me(), rank);
         for _ in 0..CHAIN {
-            let seen = self.roster().and_then(|roster| roster.look_up(&self.group, last));
-            match seen.filter(|seen| seen.elsewhere.is_none() && seen.number == number) {
+            let seen = self
+                .look_up(last)
+                .filter(|seen| seen.elsewhere.as_deref() == self.aside.as_deref());
+            match seen.filter(|seen| seen.number == number) {
                 Some(Seen { stage: CallStage::Within { awaits: Some(next), .. }, .. })
                     if (next as usize) < self.peers.world() && next as usize != me =>
                 {
@@ -108,8 +118,8 @@ impl Fate {
     /// Those who can be seen not to have come to a call of the group yet.
     pub(super) fn behind(&self, number: u64) -> Vec<usize> {
         let is_behind = |&rank: &usize| {
-            let last = self.peers.last_call(rank);
-            rank != self.peers.me() && last.is_some_and(|(last, _)| last < number)
+            let last = self.last_noted(rank);
+            rank != self.peers.me() && last.is_some_and(|last| last.number < number)
         };
         (0..self.peers.world()).filter(is_behind).collect()
     }
@@ -232,16 +242,26 @@ impl Fate {
 
     /// What can be seen of ranks; of the first, if they are many.
     pub(super) fn look_at(&self, ranks: &[usize]) -> Vec<Sighting> {
-        let Some(roster) = self.roster() else { return Vec::new() };
+        if self.roster().is_none() {
+            return Vec::new();
+        }
         let look = |&rank: &usize| {
-            let noted = || {
-                let (number, call) = self.peers.last_call(rank)?;
-                Some(Seen { elsewhere: None, number, call, stage: CallStage::Begun })
-            };
-            let last = roster.look_up(&self.group, rank).or_else(noted);
+            let last = self.look_up(rank).or_else(|| self.last_noted(rank));
             Sighting { rank: rank as u32, condition: self.condition(rank), last }
         };
         ranks.iter().take(Sighting::MOST).map(look).collect()
+    }
+
+    /// What a rank can be seen to have called last.
+    fn look_up(&self, rank: usize) -> Option<Seen> {
+        self.roster()?.look_up((&self.group, self.aside.as_deref()), rank)
+    }
+
+    /// The last of these calls that is known of a rank, though it cannot be seen.
+    fn last_noted(&self, rank: usize) -> Option<Seen> {
+        // What peers know is counted with the group's other calls.
+        let (number, call) = self.peers.last_call(rank).filter(|_| self.aside.is_none())?;
+        Some(Seen { elsewhere: None, number, call, stage: CallStage::Begun })
     }
 
     fn condition(&self, rank: usize) -> Condition {

@@ -69,6 +69,14 @@ impl Lookout {
         Self { fate: self.fate.clone(), part: Some(Arc::new(Part { peers, ranks })) }
     }
 
+    /// For calls of the group that its ranks count by themselves, beside those on its road. What becomes of the group
+    /// is the same for them; they are written down under another name.
+    pub(crate) fn aside(&self, name: &str, recorder: &Recorder, members: &[u32]) -> Self {
+        let aside = Self { fate: self.fate.aside(name), part: self.part.clone() };
+        aside.record_as(name, recorder, members);
+        aside
+    }
+
     /// Whether it is for some ranks only.
     pub(super) fn is_of_part(&self) -> bool {
         self.part.is_some()
@@ -93,13 +101,17 @@ impl Lookout {
 
     /// What is written down of the group's calls.
     #[inline]
-    pub(super) fn diary(&self) -> &Diary {
+    pub(crate) fn diary(&self) -> &Diary {
         self.fate.diary()
     }
 
     /// Has the group's calls written down. Its ranks have these in the world.
     pub(crate) fn record(&self, recorder: &Recorder, members: &[u32]) {
-        if let Some(journal) = recorder.journal(self.group(), self.me() as u32, members) {
+        self.record_as(self.group(), recorder, members);
+    }
+
+    fn record_as(&self, name: &str, recorder: &Recorder, members: &[u32]) {
+        if let Some(journal) = recorder.journal(name, self.me() as u32, members) {
             self.diary().keep_in(journal);
         }
     }

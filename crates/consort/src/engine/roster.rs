@@ -33,15 +33,16 @@ pub(crate) struct Roster {
 }
 
 impl Roster {
-    /// What a rank of this group can be seen to have called last.
-    pub(super) fn look_up(&self, group: &str, rank: usize) -> Option<Seen> {
+    /// What a rank of this group can be seen to have called last; what its ranks count aside, if a name is given
+    /// for that, rather than something else.
+    pub(super) fn look_up(&self, names: (&str, Option<&str>), rank: usize) -> Option<Seen> {
         let member = &self.members[rank];
         if member.host != self.members[self.me].host {
             return None;
         }
         let snapshot = Snapshot::read(&self.record_of(rank)?).ok()?;
         // The folder may hold what another left, who was this rank in an earlier round.
-        (snapshot.process == member.process).then(|| last_call(&snapshot.groups, group, now()))?
+        (snapshot.process == member.process).then(|| last_call(&snapshot.groups, names, now()))?
     }
 
     fn record_of(&self, rank: usize) -> Option<PathBuf> {
@@ -70,12 +71,17 @@ impl Roster {
     }
 }
 
-/// The call that a rank with these records is in, if it can be of this group, or otherwise the one that
-/// has ended last. Times are nanoseconds since 1970.
-fn last_call(records: &[GroupRecord], group: &str, now: u64) -> Option<Seen> {
+/// The call that a rank with these records is in, if it can be of this group, or of what it counts aside; or
+/// otherwise the one that has ended last. Times are nanoseconds since 1970.
+fn last_call(
+    records: &[GroupRecord],
+    (group, aside): (&str, Option<&str>),
+    now: u64,
+) -> Option<Seen> {
+    let wanted = aside.unwrap_or(group);
     let calls = || records.iter().filter_map(|it| Some((it, it.calls.last()?)));
     let open = calls().filter(|(_, call)| call.end.is_none());
-    let inside = open.max_by_key(|(record, call)| (record.name == group, call.began));
+    let inside = open.max_by_key(|(record, call)| (record.name == wanted, call.began));
     let (record, call) =
         inside.or_else(|| calls().max_by_key(|(_, call)| call.end.map(|end| end.at)))?;
     let since = |at: u64| Duration::from_nanos(now.saturating_sub(at));
@@ -128,7 +134,7 @@ mod tests {
             record("world", &[call(40, 100, Some(900))]),
             record("part", &[call(6, 10, Some(20)), call(7, 300, None)]),
         ];
-        let seen = last_call(&records, "world", 1300).unwrap();
+        let seen = last_call(&records, ("world", None), 1300).unwrap();
         let since = Duration::from_nanos(1000);
         assert_eq!((seen.elsewhere.as_deref(), seen.number), (Some("part"), 7));
         assert_eq!(seen.stage, CallStage::Within { since, awaits: Some(3) });
@@ -138,16 +144,18 @@ mod tests {
     fn of_a_rank_that_is_in_no_call_the_one_that_ended_last_is_told() {
         let records =
             [record("world", &[call(40, 100, Some(900))]), record("part", &[call(7, 1, Some(9))])];
-        let seen = last_call(&records, "world", 1000).unwrap();
+        let seen = last_call(&records, ("world", None), 1000).unwrap();
         assert_eq!((seen.elsewhere, seen.number), (None, 40));
         assert_eq!(seen.stage, CallStage::Over { since: Duration::from_nanos(100) });
-        assert_eq!(last_call(&[record("world", &[])], "world", 0), None);
+        assert_eq!(last_call(&[record("world", &[])], ("world", None), 0), None);
     }
 
     #[test]
     fn a_call_of_the_group_in_question_counts_more_than_others() {
         let records =
             [record("world", &[call(40, 100, None)]), record("part", &[call(7, 200, None)])];
-        assert_eq!(last_call(&records, "world", 1000).unwrap().number, 40);
+        assert_eq!(last_call(&records, ("world", None), 1000).unwrap().number, 40);
+        let seen = last_call(&records, ("world", Some("part")), 1000).unwrap();
+        assert_eq!((seen.elsewhere.as_deref(), seen.number), (Some("part"), 7));
     }
 }

@@ -72,7 +72,20 @@ impl Group {
             return Ok(self.fake_part_named(name, &chosen));
         }
         self.check_can_wait("among")?;
-        Gathering::new(self, name, ranks).form(&chosen)
+        Gathering::new(self, name, ranks).form(&chosen).map(Self::recorded)
+    }
+
+    /// A group of the same ranks, in which they agree on what they do for this one. Its calls are not written
+    /// down, and who waits for the others to come to it gives up when this group has ended.
+    ///
+    /// # Errors
+    /// As [`among`](Self::among), with which it shares its names; and when this group has ended.
+    pub(crate) fn beside(&self, name: &str) -> Result<Self> {
+        let ranks: Vec<u32> = (0..self.world() as u32).collect();
+        let chosen: Vec<usize> = (0..self.world()).collect();
+        self.check_can_wait(name)?;
+        let gathering = Gathering { is_for_group: true, ..Gathering::new(self, name, &ranks) };
+        gathering.form(&chosen)
     }
 }
 
@@ -95,6 +108,8 @@ struct Gathering<'a> {
     name: &'a str,
     list: &'a [u32],
     hash: ListHash,
+    /// Whether it is given up when the group has ended.
+    is_for_group: bool,
     until: Deadline,
     began: Instant,
 }
@@ -103,7 +118,8 @@ impl<'a> Gathering<'a> {
     fn new(group: &'a Group, name: &'a str, list: &'a [u32]) -> Self {
         let store = &*group.shared.job.registry;
         let (until, began) = (Deadline::after(group.timeout()), Instant::now());
-        Self { group, store, name, list, hash: first_half(&encode(&list)), until, began }
+        let hash = first_half(&encode(&list));
+        Self { group, store, name, list, hash, is_for_group: false, until, began }
     }
 
     /// The new group, whose members these are.
@@ -192,6 +208,11 @@ impl<'a> Gathering<'a> {
 
     /// Whether a member cannot come any more, or it is too late.
     fn look_round(&self) -> Result<Option<Verdict>> {
+        if self.is_for_group
+            && let Some(error) = self.group.error()
+        {
+            return Ok(Some(Verdict::Unable { rank: self.me(), reason: error.to_string() }));
+        }
         for &rank in self.list.iter().filter(|&&rank| rank != self.me()) {
             match self.presence(rank)? {
                 Presence::Here => {}

@@ -1,6 +1,6 @@
 //! Who carries out a group's calls on the memory of devices.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use consort_sys::view::Space;
 
@@ -17,6 +17,18 @@ pub(super) struct Devices {
     engine: Arc<OnceLock<Result<Arc<dyn Backend>>>>,
     /// Whoever has it is making one.
     making: Arc<Mutex<()>>,
+    /// Where ranks come together to make one, while they do.
+    meeting: Arc<Mutex<Option<Group>>>,
+}
+
+/// The time in which a group in which ranks make an engine ends with the group that it is for.
+#[derive(Debug)]
+pub(crate) struct EndsWithIt<'a>(&'a Devices);
+
+impl Drop for EndsWithIt<'_> {
+    fn drop(&mut self) {
+        drop(self.0.meeting().take());
+    }
 }
 
 impl Devices {
@@ -48,14 +60,20 @@ impl Devices {
         self.get().map_or(0, |engine| engine.calls())
     }
 
-    /// Ends what it carries out.
+    /// Ends what it carries out, or that it is made.
     pub(super) fn abort(&self, reason: &str) {
         self.get().into_iter().for_each(|engine| engine.abort(reason));
+        let meeting = self.meeting().clone();
+        meeting.into_iter().for_each(|meeting| meeting.abort(reason));
     }
 
     /// Why it has failed, if it has.
     pub(super) fn error(&self) -> Option<Error> {
         self.get()?.error()
+    }
+
+    fn meeting(&self) -> MutexGuard<'_, Option<Group>> {
+        self.meeting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -148,6 +166,22 @@ impl Group {
         Err(Error::Argument(format!(
             "this memory lies on device {number}, and group {group} works on the host's alone: {why}"
         )))
+    }
+
+    /// Has another group, in which the ranks make an engine, end when this one is [aborted](Self::abort).
+    pub(crate) fn ends_with_it(&self, meeting: &Self) -> EndsWithIt<'_> {
+        let devices = &self.shared.devices;
+        *devices.meeting() = Some(meeting.clone());
+        if let Some(error) = self.error() {
+            meeting.abort(&error.to_string());
+        }
+        EndsWithIt(devices)
+    }
+
+    /// What is known of its ranks, for calls that are counted and written down aside, under this name.
+    pub(crate) fn recorded_aside(&self, lookout: &Lookout, name: &str) -> Lookout {
+        let Shared { job, world_ranks, .. } = &*self.shared;
+        lookout.aside(name, &job.recorder, world_ranks)
     }
 
     /// What is known of its ranks, unless somebody else carries out its calls.

@@ -9,7 +9,7 @@ use consort_sys::wait::Patience;
 
 use super::devices::Devices;
 use super::subgroup::Subgroups;
-use super::{Carrier, Job, Member, Rank, Shared};
+use super::{Carrier, Group, Job, Member, Rank, Shared};
 use crate::backend::{Backend, Host};
 use crate::engine::{
     Audited, ByMpi, Footing, Lookout, Mixed, Post, Rest, Road, Roster, Route, Wired,
@@ -20,6 +20,17 @@ use crate::mpi::Communicator;
 use crate::neighbourhood::{Neighbourhood, Places};
 use crate::options::Transport;
 use crate::symm::Commons;
+
+impl Group {
+    /// The same, just formed, whose calls are written down.
+    pub(super) fn recorded(self) -> Self {
+        let Shared { lookout, job, world_ranks, .. } = &*self.shared;
+        if let Some(lookout) = lookout {
+            lookout.record(&job.recorder, world_ranks);
+        }
+        self
+    }
+}
 
 impl Job {
     /// A group of these members, who have these ranks in the world. Those on this host have set these
@@ -50,7 +61,6 @@ impl Job {
             }
             (true, Some(places), Carrier::Host) => {
                 let lane = self.neighbourhood()?.lane(&name, &here, places)?;
-                lane.lookout().record(&self.recorder, &world_ranks);
                 let commons = Arc::new(Commons::new(&lane));
                 let post = lane.post().clone();
                 let lookout = post.lookout().clone();
@@ -134,7 +144,6 @@ impl Job {
                 ("tcp", Road::Other(Box::new(wired)), Arc::new(post))
             }
         };
-        road.lookout().record(&self.recorder, world_ranks);
         let road = self.audited(road);
         let patience = self.patience().asking();
         let lookout = post.lookout().clone();
@@ -171,7 +180,6 @@ impl Job {
             Communicator::among(mpi, &ranks, &name).map_err(|error| Error::Mpi(error.to_string()))
         };
         let communicators = [make("data")?, make("messages")?];
-        lookout.record(&self.recorder, world_ranks);
         let patience = self.neighbourhood()?.patience();
         let (way, post) = ByMpi::new(communicators, footing, lookout.clone(), patience);
         let road = self.audited(Road::Other(Box::new(way)));

@@ -127,6 +127,7 @@ impl Group {
         let chosen: Vec<usize> = chosen.iter().map(|&rank| rank as usize).collect();
         // MPI may still be at what the others have given up.
         self.of_some(successor(self.name()), &chosen, mine, &places, Carrier::Host)
+            .map(Self::recorded)
     }
 }
 

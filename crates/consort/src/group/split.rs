@@ -134,7 +134,7 @@ impl Group {
         let mut chosen: Vec<usize> = (0..self.world()).filter(is_chosen).collect();
         chosen.sort_by_key(|&rank| cards[rank].key);
         let places: Vec<[u64; 3]> = chosen.iter().map(|&rank| cards[rank].place).collect();
-        self.of_some(name, &chosen, mine, &places, self.shared.carrier)
+        self.of_some(name, &chosen, mine, &places, self.shared.carrier).map(Self::recorded)
     }
 
     /// A new group of these ranks of this one, in this order, who have set these places aside. This one

@@ -73,6 +73,17 @@ pub enum Error {
         waited: Duration,
     },
 
+    /// Whoever watched over the call has given up waiting for it.
+    #[error("{function}: rank {rank} waits no longer: {reason}; abort the communicator")]
+    GivenUp {
+        /// Which call.
+        function: &'static str,
+        /// Who waited.
+        rank: u32,
+        /// Why.
+        reason: String,
+    },
+
     /// The communicator has been aborted or has come to its end.
     #[error("{function}: the communicator of rank {rank} was {fate}; make another")]
     Ended {
@@ -106,7 +117,7 @@ impl Error {
         match self {
             Self::Argument { .. } => ErrorKind::Mistake,
             Self::Deadline { .. } => ErrorKind::Deadline,
-            Self::Ended { .. } => ErrorKind::Aborted,
+            Self::Ended { .. } | Self::GivenUp { .. } => ErrorKind::Aborted,
             Self::NotLoaded(_) | Self::NotNccl { .. } | Self::NeedsVersion { .. } => {
                 ErrorKind::System
             }

@@ -12,6 +12,7 @@ use super::feature::Feature;
 use super::gate::{Fate, Gate};
 use super::library::Library;
 use super::table::Handle;
+use super::watch::why_give_up;
 
 /// How a communicator does its work.
 #[derive(Debug)]
@@ -103,7 +104,7 @@ pub(super) fn needed_image(library: Library, config: &Config) -> Result<Image> {
     Image::new(&config.clone().blocking(is_blocking), library.version())
 }
 
-/// Waits until a communicator has nothing in progress, or its gate is closed.
+/// Waits until a communicator has nothing in progress, its gate is closed, or whoever [watches](super::watch) gives up.
 pub(super) fn settle(
     at: &Seat,
     handle: &Handle,
@@ -128,6 +129,11 @@ pub(super) fn settle(
             let fate = Fate::Aborted.word();
             return Err(Error::Ended { function: at.function, rank: place.0, fate });
         }
+        if looks >= YIELDS
+            && let Some(reason) = why_give_up()
+        {
+            return Err(Error::GivenUp { function: at.function, rank: place.0, reason });
+        }
         let waited = began.elapsed();
         if waited >= limit {
             return Err(Error::Deadline {
@@ -138,7 +144,7 @@ pub(super) fn settle(
             });
         }
         looks += 1;
-        if looks < YIELDS {
+        if looks <= YIELDS {
             thread::yield_now();
         } else {
             thread::sleep(pause.min(limit - waited));

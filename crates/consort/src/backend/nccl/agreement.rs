@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Inner, Wait};
+use super::{Inner, Wait, on_devices};
 use crate::call::Description;
 use crate::engine::Cause;
 use crate::error::{Error, Result};
@@ -52,8 +52,8 @@ impl Inner {
     fn differ(&self, wait: &Wait<'_>, rank: usize, theirs: &[u64]) -> Error {
         let told = Description::unpack([theirs[0], theirs[1]]);
         let theirs =
-            told.map_or_else(|| "a call of another version".to_owned(), |it| it.to_string());
-        let mine = wait.call.to_string();
+            told.map_or_else(|| "a call of another version".to_owned(), |it| on_devices(&it));
+        let mine = on_devices(wait.call);
         let theirs = if mine == theirs { theirs + " with another factor" } else { theirs };
         self.decide(Cause::Differs { number: wait.number, mine, rank: rank as u32, theirs })
     }

@@ -2,33 +2,59 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::{Inner, Nccl, Order};
+use consort_store::Deadline;
+
+use super::{Inner, Nccl, Order, why_give_up};
 use crate::device::{Device, Driver, Stream};
+use crate::engine::{Cause, Lookout, Waiting};
 use crate::error::{Error, Result};
 use crate::group::Group;
-use crate::nccl::{Bootstrap, Comm, Config, Library, UniqueId};
+use crate::nccl::{Bootstrap, Comm, Config, Library, UniqueId, watched};
 
 impl Nccl {
     /// For the calls of a group on these devices, of which this rank has one. All ranks call it.
     ///
     /// # Errors
     /// On every rank, if one of them has no NCCL, or no such device, or cannot reach the others over it: it is
-    /// named with the reason.
+    /// named with the reason. What has ended the group, if it has meanwhile.
     pub(crate) fn join(group: &Group, number: u16) -> Result<Self> {
-        let lookout = group.lookout().cloned().ok_or(Error::Fake)?;
-        let everyone: Vec<u32> = (0..group.world() as u32).collect();
-        let control = group.among(NAME, &everyone)?;
-        let mine = Equipment::of_this_rank(number);
-        report(&control, "calls on memory of devices", mine.as_ref().err())?;
-        let Equipment { library, device, stream } = mine.map_err(Error::Argument)?;
-        let comm = meet(&control, library, &device);
-        report(&control, "a communicator of NCCL", comm.as_ref().err())?;
-        let comm = comm.map_err(Error::Argument)?;
-        let (me, world) = (group.rank().index(), group.world());
-        let order = Order::default();
-        let inner = Inner { me, world, lookout, control, device, stream, comm: Some(comm), order };
-        Ok(Self { inner: Arc::new(inner), jobs: Mutex::new(None) })
+        let lookout = group.lookout().ok_or(Error::Fake)?;
+        let joined = group.beside(NAME).and_then(|control| {
+            let _heard = group.ends_with_it(&control);
+            join_in(group, lookout, control, number)
+        });
+        joined.map_err(|error| in_the_group(group, lookout, error))
     }
+}
+
+/// What has kept ranks from coming together, as what has ended their group if it has. They have the same numbers
+/// there.
+#[cold]
+fn in_the_group(group: &Group, lookout: &Lookout, error: Error) -> Error {
+    match (group.error(), error) {
+        (Some(known), _) => known,
+        // Who was looked at a moment ago is not looked at again by those who only ask.
+        (None, Error::PeerLost { rank, waited, .. }) => {
+            let waiting = Waiting { call: MAKING.to_owned(), number: 0, waited };
+            lookout.decide(Cause::Dead { rank, waiting })
+        }
+        (None, error) => error,
+    }
+}
+
+/// Joins the ranks that agree in this group on what they do for the other, of which so much is known.
+fn join_in(group: &Group, lookout: &Lookout, control: Group, number: u16) -> Result<Nccl> {
+    let mine = Equipment::of_this_rank(number);
+    report(&control, "calls on memory of devices", mine.as_ref().err())?;
+    let Equipment { library, device, stream } = mine.map_err(Error::Argument)?;
+    let comm = meet(&control, lookout, library, &device);
+    report(&control, "a communicator of NCCL", comm.as_ref().err())?;
+    let comm = Some(comm.map_err(Error::Argument)?);
+    let (me, world) = (group.rank().index(), group.world());
+    let lookout = group.recorded_aside(lookout, control.name());
+    let order = Order::default();
+    let inner = Inner { me, world, lookout, control, device, stream, comm, order };
+    Ok(Nccl { inner: Arc::new(inner), jobs: Mutex::new(None) })
 }
 
 /// What a rank needs.
@@ -49,7 +75,12 @@ impl Equipment {
 }
 
 /// Rank 0 makes an id, and all come to it.
-fn meet(control: &Group, library: Library, device: &Device) -> Result<Comm, String> {
+fn meet(
+    control: &Group,
+    lookout: &Lookout,
+    library: Library,
+    device: &Device,
+) -> Result<Comm, String> {
     let (me, world) = (control.rank().get(), control.world() as u32);
     let made = (me == 0).then(|| Bootstrap::new(library));
     // All zero: there is none, and rank 0 says why.
@@ -68,7 +99,11 @@ fn meet(control: &Group, library: Library, device: &Device) -> Result<Comm, Stri
     // NCCL takes the device that is this thread's.
     device.make_current().map_err(|error| error.to_string())?;
     let config = Config::new().timeout(control.timeout());
-    let comm = Comm::init_rank_with(library, world, &id, me, &config);
+    let (lookout, until) = (lookout.clone(), Deadline::after(control.timeout()));
+    let comm = watched(
+        move || why_give_up(&lookout, until),
+        || Comm::init_rank_with(library, world, &id, me, &config),
+    );
     comm.map_err(|error| error.to_string())
 }
 
@@ -94,5 +129,7 @@ fn report(control: &Group, call: &'static str, lack: Option<&String>) -> Result<
 
 /// What the ranks call themselves when they agree on calls. A program does not use such names.
 const NAME: &str = "(devices)";
+/// What ranks are in meanwhile.
+const MAKING: &str = "the first call on devices";
 /// How many bytes a reason may have.
 const TEXT: usize = 512;

@@ -64,11 +64,25 @@ impl Inner {
             }
             other => other.or_else(|| self.lookout.judge(&[], || wait.until.has_passed()).err()),
         };
-        let Some(stuck) = stuck else { return self.ask_nccl() };
+        match stuck {
+            Some(stuck) => Err(self.give_up_on(stuck, wait)),
+            None => self.ask_nccl(),
+        }
+    }
+
+    /// Ends the group because NCCL did not come to an end in time.
+    #[cold]
+    pub(super) fn too_late(&self, wait: &Wait<'_>) -> Error {
+        self.give_up_on(Stuck::Late, wait)
+    }
+
+    /// Ends the group because of what its ranks are found to be.
+    #[cold]
+    fn give_up_on(&self, stuck: Stuck, wait: &Wait<'_>) -> Error {
         let everyone = (0..self.world).collect();
         let error = self.lookout.give_up(stuck, wait.waiting(), everyone, Stakes::Group);
         self.end();
-        Err(error)
+        error
     }
 
     /// Whether NCCL knows of nothing that has failed.
