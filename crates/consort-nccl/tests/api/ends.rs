@@ -134,8 +134,13 @@ fn a_configuration_reaches_the_communicator() {
 /// How many ranks there are, by counting them.
 pub(crate) fn sum(comm: &Comm) -> consort::nccl::Result<u32> {
     let mut bytes = 1_u32.to_ne_bytes();
-    let target = Target::from(&mut bytes[..]);
-    // SAFETY: the default stream is done when the call returns; all ranks make the same call.
-    unsafe { comm.all_reduce(target.into(), target, Dtype::U32, ReduceOp::Sum, Stream::DEFAULT) }?;
+    add(comm, Target::from(&mut bytes[..]))?;
     Ok(u32::from_ne_bytes(bytes))
+}
+
+/// Adds up a number of each rank, where it is. In a group it has to stay there until that has ended.
+pub(crate) fn add(comm: &Comm, number: Target<'_>) -> consort::nccl::Result<()> {
+    // SAFETY: the default stream is done when the call returns, or the group has ended, and no test looks or lets go
+    // earlier; all ranks make the same call.
+    unsafe { comm.all_reduce(number.into(), number, Dtype::U32, ReduceOp::Sum, Stream::DEFAULT) }
 }

@@ -1,14 +1,15 @@
 //! Calls that are carried out together, and several ranks in one process.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use consort::nccl::{Bootstrap, Comm, Config, Error, Stream, cached, forget, group, simulate};
-use consort::{Dtype, ReduceOp, Target};
+use consort::{Dtype, ReduceOp, Source, Target};
 use consort_testkit::ranks;
 
-use crate::ends::sum;
+use crate::ends::{add, sum};
 use crate::meet::{comm, library};
 
 #[test]
@@ -112,10 +113,7 @@ fn groups_within_groups_are_part_of_the_outermost() {
 fn a_group_ends_though_its_body_fails_or_panics() {
     ranks(2, |ctx| {
         let comm = comm(ctx);
-        let failed: Result<(), _> = group(comm.library(), || {
-            // SAFETY: it is refused.
-            unsafe { comm.send((&[1_u8][..]).into(), Dtype::U8, 9, Stream::DEFAULT) }
-        });
+        let failed: Result<(), _> = group(comm.library(), || no_such_rank(&comm));
         assert!(matches!(failed, Err(Error::Argument { .. })), "{failed:?}");
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             group(comm.library(), || -> consort::nccl::Result<()> { panic!("in the middle") })
@@ -212,15 +210,104 @@ fn a_communicator_dropped_in_a_group_lives_until_its_end() {
 fn a_group_can_be_estimated_without_being_carried_out() {
     ranks(1, |ctx| {
         let comm = comm(ctx);
-        let mut bytes = [3_u8];
-        let time = simulate(comm.library(), || {
-            let target = Target::from(&mut bytes[..]);
-            // SAFETY: nothing is done.
-            unsafe {
-                comm.all_reduce(target.into(), target, Dtype::U8, ReduceOp::Sum, Stream::DEFAULT)
+        let mut bytes = [0_u8];
+        let target = Target::from(&mut bytes[..]);
+        let copy = || {
+            let (dtype, op) = (Dtype::U8, ReduceOp::Sum);
+            // SAFETY: it is left alone until the group has ended.
+            unsafe { comm.all_reduce((&[3][..]).into(), target, dtype, op, Stream::DEFAULT) }
+        };
+        assert!(simulate(comm.library(), copy).unwrap() >= 0.0);
+        assert_eq!(Source::from(target).to_vec(), [0]);
+        let failed = simulate(comm.library(), || copy().and_then(|()| no_such_rank(&comm)));
+        assert!(matches!(failed, Err(Error::Argument { .. })), "{failed:?}");
+        assert_eq!(Source::from(target).to_vec(), [0]);
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            simulate(comm.library(), || copy().map(|()| panic!("in the middle")))
+        }));
+        assert!(panicked.is_err());
+        assert_eq!(Source::from(target).to_vec(), [0]);
+        // No group is open any more: the call is carried out at once.
+        copy().unwrap();
+        assert_eq!(Source::from(target).to_vec(), [3]);
+        comm.destroy().unwrap();
+    });
+}
+
+#[test]
+fn groups_that_would_wait_for_each_other_are_told() {
+    ranks(1, |ctx| {
+        let [one, other] =
+            ["one", "other"].map(|name| crate::meet::comm_with(ctx, name, &Config::new()));
+        let began = Instant::now();
+        for _ in 0..20 {
+            let both = Barrier::new(2);
+            let in_order = |first: &Comm, second: &Comm| {
+                let mut bytes = [0; 8];
+                let numbers = Target::from(&mut bytes[..]);
+                group(library(), || {
+                    add(first, numbers.slice(0..4))?;
+                    both.wait();
+                    add(second, numbers.slice(4..8))
+                })
+            };
+            let results = thread::scope(|scope| {
+                let forth = scope.spawn(|| in_order(&one, &other));
+                let back = scope.spawn(|| in_order(&other, &one));
+                [forth.join().unwrap(), back.join().unwrap()]
+            });
+            let refused: Vec<_> = results.iter().filter_map(|it| it.as_ref().err()).collect();
+            assert_eq!(refused.len(), 1, "one goes on: {results:?}");
+            assert!(matches!(refused[0], Error::Argument { .. }), "{}", refused[0]);
+            let text = refused[0].to_string();
+            assert!(text.contains("they would wait for each other for ever"), "{text}");
+        }
+        assert!(began.elapsed() < Duration::from_secs(60));
+        // Those that wait without holding anything take their turns.
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let mut bytes = [0; 8];
+                    let numbers = Target::from(&mut bytes[..]);
+                    (0..50).for_each(|_| {
+                        group(library(), || {
+                            add(&one, numbers.slice(0..4))?;
+                            add(&other, numbers.slice(4..8))
+                        })
+                        .unwrap();
+                    });
+                });
             }
         });
-        assert!(time.unwrap() >= 0.0);
+        [one, other].into_iter().for_each(|comm| comm.destroy().unwrap());
+    });
+}
+
+#[test]
+fn a_group_that_another_thread_does_not_end_is_not_waited_for_for_ever() {
+    ranks(1, |ctx| {
+        let limit = Config::new().timeout(Duration::from_millis(200));
+        let comm = crate::meet::comm_with(ctx, "held", &limit);
+        let [begun, over] = [(); 2].map(|()| Barrier::new(2));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut bytes = [0; 4];
+                let number = Target::from(&mut bytes[..]);
+                group(library(), || {
+                    add(&comm, number)?;
+                    begun.wait();
+                    over.wait();
+                    Ok(())
+                })
+                .unwrap();
+            });
+            begun.wait();
+            let error = sum(&comm).unwrap_err();
+            assert!(matches!(error, Error::Busy { rank: 0, world: 1, .. }), "{error}");
+            assert!(error.to_string().contains("another thread"), "{error}");
+            over.wait();
+        });
+        assert_eq!(sum(&comm).unwrap(), 1);
         comm.destroy().unwrap();
     });
 }
@@ -240,4 +327,10 @@ fn communicators_of_the_same_devices_are_kept_while_they_are_well() {
         assert!(!Arc::ptr_eq(&anew, &cached(library(), &[0, 1]).unwrap()));
         assert_eq!(anew.len(), 2);
     });
+}
+
+/// A call that is refused.
+fn no_such_rank(comm: &Comm) -> consort::nccl::Result<()> {
+    // SAFETY: it is refused.
+    unsafe { comm.send((&[1_u8][..]).into(), Dtype::U8, 9, Stream::DEFAULT) }
 }

@@ -3,6 +3,7 @@
 
 mod changes;
 mod ends;
+mod forgetting;
 mod groups;
 mod library;
 mod meet;

@@ -2,16 +2,17 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
-use consort::Dtype;
 use consort::nccl::{
     Bootstrap, Code, Comm, Config, Error, Feature, Library, Memory, Shrink, Stream, UniqueId,
     Version, group,
 };
+use consort::{Dtype, Target};
 use consort_testkit::{Context, Skip, ranks, skip};
 
-use crate::ends::sum;
+use crate::ends::{add, sum};
 use crate::meet::{await_id, path, publish};
 use crate::numbers::coded;
 
@@ -133,21 +134,58 @@ fn what_older_ones_lack_is_made_of_messages() {
     }
 }
 
+#[test]
+fn an_abort_frees_a_thread_that_older_ones_keep_waiting() {
+    let done = ranks(2, |ctx| {
+        let Ok(library) = old_of(ctx, 22_703) else { return false };
+        assert!(!library.has(Feature::Revoke));
+        let blocking = Config::new().blocking(true);
+        for (name, in_group) in [("alone", false), ("grouped", true)] {
+            let comm = meet_with(ctx, library, name, &blocking);
+            if ctx.rank() == 0 {
+                // The other rank never makes the call.
+                let error = thread::scope(|scope| {
+                    let waiting = scope.spawn(|| {
+                        let mut bytes = [0; 4];
+                        let number = Target::from(&mut bytes[..]);
+                        match in_group {
+                            true => group(library, || add(&comm, number)),
+                            false => add(&comm, number),
+                        }
+                    });
+                    thread::sleep(Duration::from_millis(300));
+                    assert!(!waiting.is_finished());
+                    comm.abort().unwrap();
+                    waiting.join().unwrap().unwrap_err()
+                });
+                assert!(matches!(error, Error::Ended { rank: 0, fate: "aborted", .. }), "{error}");
+                assert!(matches!(sum(&comm), Err(Error::Ended { .. })));
+                comm.abort().unwrap();
+                std::fs::write(ctx.dir().join(format!("{name} is over")), "").unwrap();
+            }
+            while !ctx.dir().join(format!("{name} is over")).exists() {
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
+        true
+    });
+    if done != [true; 2] {
+        skip("there is no C compiler that makes an older NCCL");
+    }
+}
+
 fn meet(ctx: &Context, library: Library) -> Comm {
-    let config = Config::new().timeout(Duration::from_secs(30));
+    meet_with(ctx, library, "id", &Config::new().timeout(Duration::from_secs(30)))
+}
+
+fn meet_with(ctx: &Context, library: Library, name: &str, config: &Config) -> Comm {
+    let place = ctx.dir().join(name);
     if ctx.rank() == 0 {
         let bootstrap = Bootstrap::new(library).unwrap();
-        publish(&ctx.dir().join("id"), bootstrap.id());
-        return Comm::init_rank_with(library, ctx.world(), bootstrap.id(), 0, &config).unwrap();
+        publish(&place, bootstrap.id());
+        return Comm::init_rank_with(library, ctx.world(), bootstrap.id(), 0, config).unwrap();
     }
-    Comm::init_rank_with(
-        library,
-        ctx.world(),
-        &await_id(&ctx.dir().join("id")),
-        ctx.rank(),
-        &config,
-    )
-    .unwrap()
+    Comm::init_rank_with(library, ctx.world(), &await_id(&place), ctx.rank(), config).unwrap()
 }
 
 #[test]
@@ -190,21 +228,21 @@ fn versions_that_cannot_be_are_not_nccl() {
 
 /// An older one for the ranks of a test, each of which makes its own.
 fn old_of(ctx: &Context, version: i32) -> Result<Library, Skip> {
-    build(&ctx.dir().join(format!("libold{}.so", ctx.rank())), version)
+    build("old.c", &ctx.dir().join(format!("libold{}.so", ctx.rank())), version)
 }
 
 /// An older one for a test without ranks.
 fn old(name: &str, version: i32) -> Result<Library, Skip> {
     let folder = tempfile::tempdir().unwrap();
-    build(&folder.path().join(format!("lib{name}.so")), version)
+    build("old.c", &folder.path().join(format!("lib{name}.so")), version)
 }
 
-/// Consort's own NCCL in the shape of an older version. Its forwarding is written for one processor.
-fn build(to: &Path, version: i32) -> Result<Library, Skip> {
+/// Another NCCL in front of consort's own. Its forwarding is written for one processor.
+pub(crate) fn build(source: &str, to: &Path, version: i32) -> Result<Library, Skip> {
     if !cfg!(target_arch = "x86_64") {
         return Err(Skip::new("older versions are made for x86_64"));
     }
-    compile("old.c", to, version).map(Result::unwrap)
+    compile(source, to, version).map(Result::unwrap)
 }
 
 /// A library of C, if there is a compiler; and whether it is NCCL.

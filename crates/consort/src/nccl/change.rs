@@ -212,8 +212,16 @@ impl Comm {
         group::refuse(library, function)?;
         let mut image = config.map(|config| needed_image(library, config)).transpose()?;
         let pass = inner.enter(function)?;
-        let (code, mut slot) =
-            call(&pass, image.as_mut()).map_err(|absent| library.missing(absent))?;
+        let called = pass.call(|handle| call(handle, image.as_mut()));
+        let (made, pass) = called.map_err(|fate| inner.ended(function, fate))?;
+        let (code, mut slot) = made.map_err(|absent| library.missing(absent))?;
+        let pass = match pass {
+            Ok(pass) => pass,
+            Err(fate) => {
+                end(slot.take());
+                return Err(inner.ended(function, fate));
+            }
+        };
         let manner = match config {
             Some(config) => Manner::new(config, image),
             None => Manner::like(inner),

@@ -1,6 +1,6 @@
 //! Communicators.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use consort_store::Deadline;
@@ -9,12 +9,12 @@ use super::code::Code;
 use super::config::Config;
 use super::error::{Error, Result};
 use super::feature::Feature;
-use super::gate::{Fate, Gate, Pass};
+use super::gate::{Barred, Closed, Fate, Gate, Pass};
 use super::group;
 use super::id::{UniqueId, close};
 use super::library::{Library, Told};
 use super::making::{Manner, Seat, image, needed_image, settle};
-use super::table::{Answer, Handle, Made};
+use super::table::{Answer, Handle, Lease, Made};
 
 /// A rank's end of a number of ranks that work together.
 ///
@@ -61,6 +61,8 @@ pub(super) struct Inner {
     world: u32,
     device: Option<i32>,
     manner: Manner,
+    /// Memory that NCCL has not forgotten when it should have: it stays until the communicator has ended.
+    leases: Mutex<Vec<Lease>>,
 }
 
 impl Comm {
@@ -228,18 +230,22 @@ impl Comm {
         if !inner.is_blocking() && inner.gate.fate() == Fate::Alive {
             self.finalize()?;
         }
-        let Some(handle) = inner.gate.close(Fate::Destroyed) else {
-            return Err(inner.ended(function, inner.gate.fate()));
-        };
-        inner.library.succeed(function, handle.destroy(), Some(inner.place())).map(drop)
+        match inner.gate.close(Fate::Destroyed, inner.limit(), Duration::MAX) {
+            Closed::Before => Err(inner.ended(function, inner.gate.fate())),
+            Closed::Held(waited) => Err(inner.busy(function, waited)),
+            Closed::Last(last) => {
+                inner.library.succeed(function, last.destroy(), Some(inner.place())).map(drop)
+            }
+        }
     }
 
     /// Ends at once, whatever is in progress, on this rank alone. Other threads that wait in a call of it get an
-    /// error. Their calls are over when this returns, and so is what was on streams. An abort of what has ended
+    /// error, also where NCCL itself waits. Their calls are over when this returns, and so is what was on streams. A
+    /// group that another thread has open with it is waited for, until [`Config::timeout`]. An abort of what has ended
     /// does nothing.
     ///
     /// # Errors
-    /// When NCCL fails, or within a group of this thread.
+    /// When NCCL fails, within a group of this thread, or when another thread does not end its group.
     pub fn abort(&self) -> Result<()> {
         let function = "ncclCommAbort";
         group::refuse(self.inner.library, function)?;
@@ -258,8 +264,7 @@ impl Comm {
     ) -> Result<T> {
         let inner = &self.inner;
         group::admit(inner, function)?;
-        let pass = inner.enter(function)?;
-        let answer = call(&pass);
+        let (answer, pass) = inner.call(function, inner.enter(function)?, call)?;
         let answer = inner.succeed(function, answer, &pass);
         // NCCL may know it as part of the group, though the call failed.
         let pass = group::keep(inner, pass);
@@ -320,7 +325,7 @@ impl Inner {
             _ => None,
         };
         let (library, gate) = (at.library, Gate::new(handle));
-        Self { gate, library, rank, world, device, manner }
+        Self { gate, library, rank, world, device, manner, leases: Mutex::default() }
     }
 
     pub(super) fn library(&self) -> Library {
@@ -345,7 +350,29 @@ impl Inner {
     }
 
     pub(super) fn enter(&self, function: &'static str) -> Result<Pass> {
-        self.gate.enter().map_err(|fate| self.ended(function, fate))
+        self.gate.enter(self.limit()).map_err(|barred| match barred {
+            Barred::Ended(fate) => self.ended(function, fate),
+            Barred::Busy(waited) => self.busy(function, waited),
+            Barred::Crossed => Error::argument(function, self.crossed()),
+        })
+    }
+
+    /// Makes a call with a pass, and gives it back.
+    ///
+    /// # Errors
+    /// When the communicator was aborted before or meanwhile.
+    pub(super) fn call<T>(
+        &self,
+        function: &'static str,
+        pass: Pass,
+        call: impl FnOnce(&Handle) -> T,
+    ) -> Result<(T, Pass)> {
+        // In a group it returns soon, and NCCL has the communicator until the end.
+        if group::is_open(self.library) {
+            return Ok((call(&pass), pass));
+        }
+        let called = pass.call(call).and_then(|(answer, pass)| Ok((answer, pass?)));
+        called.map_err(|fate| self.ended(function, fate))
     }
 
     /// Makes a call that is over when it returns, also in a group.
@@ -354,8 +381,7 @@ impl Inner {
         function: &'static str,
         call: impl FnOnce(&Handle) -> Answer<T>,
     ) -> Result<T> {
-        let pass = self.enter(function)?;
-        let answer = call(&pass);
+        let (answer, pass) = self.call(function, self.enter(function)?, call)?;
         self.succeed(function, answer, &pass)
     }
 
@@ -369,6 +395,18 @@ impl Inner {
 
     pub(super) fn ended(&self, function: &'static str, fate: Fate) -> Error {
         Error::Ended { function, rank: self.rank, fate: fate.word() }
+    }
+
+    fn busy(&self, function: &'static str, waited: Duration) -> Error {
+        Error::Busy { function, rank: self.rank, world: self.world, waited }
+    }
+
+    fn crossed(&self) -> String {
+        format!(
+            "rank {} of {}: another thread has this communicator in a group, and waits for one that this thread has in \
+             its own: they would wait for each other for ever; use communicators in the same order in all groups",
+            self.rank, self.world
+        )
     }
 
     pub(super) fn succeed<T: Told>(
@@ -400,31 +438,32 @@ impl Inner {
         settle(&at, pass, Some(&self.gate), limit)
     }
 
-    /// Waits until nothing is in progress after memory was forgotten, for all ranks may have to.
-    pub(super) fn rest(&self) {
-        let Ok(pass) = self.gate.watch() else { return };
-        if let Err(error) = self.settle("ncclCommWindowDeregister", &pass, self.limit()) {
-            tracing::warn!("{error}");
-        }
+    /// Keeps memory that NCCL may still use.
+    pub(super) fn keep_until_its_end(&self, lease: Lease) {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner).push(lease);
     }
 
-    /// Has threads that are in a call get out of it. Where that cannot be had, calls do not block.
-    pub(super) fn disturb(&self) {
-        if self.gate.is_held()
-            && let Ok(pass) = self.gate.watch()
+    /// Has threads that are in a call get out of it, where NCCL has something for that. Says whether it has.
+    pub(super) fn disturb(&self) -> bool {
+        self.gate.is_held()
             && self.library.has(Feature::Revoke)
-        {
-            let _ = pass.revoke();
-        }
+            && self.gate.watch().is_ok_and(|pass| pass.revoke().is_ok())
     }
 
     fn abort(&self) -> Result<()> {
-        self.disturb();
-        match self.gate.close(Fate::Aborted) {
-            Some(handle) => {
-                self.library.succeed("ncclCommAbort", handle.abort(), Some(self.place())).map(drop)
+        let function = "ncclCommAbort";
+        let grace = if self.disturb() { AFTER_REVOKING } else { BEFORE_CUTTING };
+        match self.gate.close(Fate::Aborted, self.limit(), grace) {
+            Closed::Before => {
+                self.gate.await_end(self.limit());
+                Ok(())
             }
-            None => Ok(()),
+            Closed::Held(waited) => Err(self.busy(function, waited)),
+            Closed::Last(last) => {
+                let (answer, are_out) = last.abort();
+                self.library.succeed(function, answer, Some(self.place()))?;
+                are_out.map_err(|waited| self.busy(function, waited))
+            }
         }
     }
 
@@ -433,10 +472,14 @@ impl Inner {
         let ended = match self.gate.fate() {
             Fate::Aborted | Fate::Destroyed | Fate::Forked => return,
             Fate::Finalized => {
-                let handle = self.gate.close(Fate::Destroyed).map(Handle::destroy);
-                handle.map_or(Ok(()), |answer| {
-                    self.library.succeed("ncclCommDestroy", answer, Some(self.place())).map(drop)
-                })
+                let function = "ncclCommDestroy";
+                match self.gate.close(Fate::Destroyed, self.limit(), Duration::MAX) {
+                    Closed::Before => Ok(()),
+                    Closed::Held(waited) => Err(self.busy(function, waited)),
+                    Closed::Last(last) => {
+                        self.library.succeed(function, last.destroy(), Some(self.place())).map(drop)
+                    }
+                }
             }
             Fate::Alive | Fate::Revoked => {
                 let (rank, world) = self.place();
@@ -452,3 +495,9 @@ impl Inner {
         }
     }
 }
+
+/// How long an abort waits for who is in a call before it ends the communicator under them: they may just be about to
+/// enter NCCL, or to leave it.
+const BEFORE_CUTTING: Duration = Duration::from_millis(100);
+/// The same where NCCL was told to let them out.
+const AFTER_REVOKING: Duration = Duration::from_secs(5);

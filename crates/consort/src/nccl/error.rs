@@ -84,6 +84,22 @@ pub enum Error {
         reason: String,
     },
 
+    /// Another thread has the communicator: it is in a call, or in a group that it does not end.
+    #[error(
+        "{function}: another thread has had the communicator of rank {rank} of {world} for {waited:.1?}, in a call or \
+         in a group that it has not ended; abort the communicator if it will not"
+    )]
+    Busy {
+        /// Which call.
+        function: &'static str,
+        /// Whose communicator.
+        rank: u32,
+        /// How many ranks there are.
+        world: u32,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+
     /// The communicator has been aborted or has come to its end.
     #[error("{function}: the communicator of rank {rank} was {fate}; make another")]
     Ended {
@@ -116,7 +132,7 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Argument { .. } => ErrorKind::Mistake,
-            Self::Deadline { .. } => ErrorKind::Deadline,
+            Self::Deadline { .. } | Self::Busy { .. } => ErrorKind::Deadline,
             Self::Ended { .. } | Self::GivenUp { .. } => ErrorKind::Aborted,
             Self::NotLoaded(_) | Self::NotNccl { .. } | Self::NeedsVersion { .. } => {
                 ErrorKind::System

@@ -5,12 +5,29 @@
 //! that: whoever issues calls holds a [`Pass`] meanwhile, in a group until that has ended; several of one thread
 //! go together. Watchers, who only ask how it is or stop it, pass at any time. Who closes the gate lets nobody in
 //! any more, and has the communicator when the last pass was given back.
+//!
+//! **Stuck.** A call may wait inside NCCL for ranks that do not come, and then `ncclCommAbort` is all that frees it,
+//! for which NCCL lets another thread call it meanwhile. So whoever makes a call that may be the last one with its
+//! pass, one that stands by itself or the end of a group, [steps in](Gate::step_in) before and [out](Gate::step_out)
+//! after it. An abort that finds somebody inside waits for a moment, and then cuts it off: it ends the communicator,
+//! and who steps out is told, and does not touch it again. Nobody is cut off who is not inside: what a group that is
+//! open has of it NCCL still uses.
+//!
+//! **No deadlock.** A thread in a group waits for a gate while it holds others. It is refused if whom it would wait for
+//! waits for it ([`waiting`]), and otherwise waits no longer than the communicator allows.
 
-use std::ops::Deref;
+mod last;
+mod pass;
+mod waiting;
+
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
 
 use super::table::Handle;
+pub(super) use last::Last;
+pub(super) use pass::Pass;
+use waiting::Waiting;
 
 /// Who may use a communicator when.
 #[derive(Debug)]
@@ -49,6 +66,28 @@ impl Fate {
     }
 }
 
+/// Why a thread is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Barred {
+    /// It has ended.
+    Ended(Fate),
+    /// Another thread has it, and had it for so long.
+    Busy(Duration),
+    /// Another thread has it, and waits for what this one has.
+    Crossed,
+}
+
+/// What closing a gate came to.
+#[derive(Debug)]
+pub(super) enum Closed<'a> {
+    /// It was closed before, or is another process's.
+    Before,
+    /// The communicator can be ended.
+    Last(Last<'a>),
+    /// Somebody has not given back a pass for so long: the communicator is never ended.
+    Held(Duration),
+}
+
 #[derive(Debug)]
 struct State {
     /// None once the gate was closed.
@@ -58,13 +97,33 @@ struct State {
     holder: Option<ThreadId>,
     /// How many passes it holds.
     passes: usize,
+    /// Since when it is in a call that may be aborted under it.
+    inside: Option<Instant>,
+    /// Whether it was.
+    is_cut: bool,
     watchers: usize,
+    /// Once it is over: whether NCCL has certainly let go of all that it was given.
+    is_gone: Option<bool>,
+}
+
+impl State {
+    fn is_used(&self) -> bool {
+        self.passes > 0 || self.watchers > 0
+    }
 }
 
 impl Gate {
     pub(super) fn new(handle: Handle) -> Arc<Self> {
-        let handle = Some(Arc::new(handle));
-        let state = State { handle, fate: Fate::Alive, holder: None, passes: 0, watchers: 0 };
+        let state = State {
+            handle: Some(Arc::new(handle)),
+            fate: Fate::Alive,
+            holder: None,
+            passes: 0,
+            inside: None,
+            is_cut: false,
+            watchers: 0,
+            is_gone: None,
+        };
         let process = std::process::id();
         Arc::new(Self { process, state: Mutex::new(state), changed: Condvar::new() })
     }
@@ -72,44 +131,108 @@ impl Gate {
     /// Lets this thread issue calls, when no other does.
     ///
     /// # Errors
-    /// What has become of a communicator that has ended.
-    pub(super) fn enter(self: &Arc<Self>) -> Result<Pass, Fate> {
-        self.must_be_home()?;
-        let me = thread::current().id();
+    /// When the communicator has ended, another thread has it for longer than `limit`, or waits for this one.
+    pub(super) fn enter(self: &Arc<Self>, limit: Duration) -> Result<Pass, Barred> {
+        self.must_be_home().map_err(Barred::Ended)?;
+        let (me, began) = (thread::current().id(), Instant::now());
+        let mut waiting = None;
         let mut state = self.lock();
         while state.handle.is_some() && state.holder.is_some_and(|holder| holder != me) {
-            state = self.wait(state);
+            if waiting.is_none() {
+                // It looks at several gates, one after the other.
+                drop(state);
+                waiting = Some(Waiting::begin(me, self).ok_or(Barred::Crossed)?);
+                state = self.lock();
+                continue;
+            }
+            let waited = began.elapsed();
+            if waited >= limit {
+                return Err(Barred::Busy(waited));
+            }
+            state = self.wait(state, limit - waited);
         }
-        let handle = state.handle.clone().ok_or(state.fate)?;
+        let handle = state.handle.clone().ok_or(Barred::Ended(state.fate))?;
         state.holder = Some(me);
         state.passes += 1;
-        Ok(Pass { gate: self.clone(), handle: Some(handle), is_watcher: false })
+        Ok(Pass::new(self, handle, false))
     }
 
     /// Lets this thread look, at any time.
     ///
     /// # Errors
-    /// As [`enter`](Self::enter).
+    /// When the communicator has ended.
     pub(super) fn watch(self: &Arc<Self>) -> Result<Pass, Fate> {
         self.must_be_home()?;
         let mut state = self.lock();
         let handle = state.handle.clone().ok_or(state.fate)?;
         state.watchers += 1;
-        Ok(Pass { gate: self.clone(), handle: Some(handle), is_watcher: true })
+        Ok(Pass::new(self, handle, true))
     }
 
-    /// Lets nobody in any more, and has the communicator when all others are out. None if it was closed before, or is
-    /// another process's. A thread that holds a pass itself would wait for ever.
-    pub(super) fn close(&self, fate: Fate) -> Option<Handle> {
-        self.must_be_home().ok()?;
+    /// The holder makes a call from here on that may be the last one with its passes.
+    ///
+    /// # Errors
+    /// When the gate was closed, which the end of a group does not mind.
+    pub(super) fn step_in(&self) -> Result<(), Fate> {
         let mut state = self.lock();
-        let handle = state.handle.take()?;
+        state.inside = Some(Instant::now());
+        // Who closes it may wait for this.
+        self.changed.notify_all();
+        if state.handle.is_some() { Ok(()) } else { Err(state.fate) }
+    }
+
+    /// The call is over.
+    ///
+    /// # Errors
+    /// When the communicator was ended meanwhile: the holder only gives back its passes.
+    pub(super) fn step_out(&self) -> Result<(), Fate> {
+        let mut state = self.lock();
+        state.inside = None;
+        if state.is_cut { Err(state.fate) } else { Ok(()) }
+    }
+
+    /// Lets nobody in any more, and has the communicator when all others are out. An abort does not wait for who is
+    /// inside a call, other than a moment of `grace`. A thread that holds a pass itself waits in vain.
+    pub(super) fn close(&self, fate: Fate, limit: Duration, grace: Duration) -> Closed<'_> {
+        if self.must_be_home().is_err() {
+            return Closed::Before;
+        }
+        let began = Instant::now();
+        let mut state = self.lock();
+        let Some(handle) = state.handle.take() else { return Closed::Before };
         state.fate = fate;
         self.changed.notify_all();
-        while state.passes > 0 || state.watchers > 0 {
-            state = self.wait(state);
+        while state.is_used() {
+            let since = state.inside.filter(|_| fate == Fate::Aborted && state.watchers == 0);
+            // Between stepping in and being in NCCL a thread may be made to wait by the system, but not for long.
+            if since.is_some_and(|since| since.max(began).elapsed() >= grace) {
+                state.is_cut = true;
+                break;
+            }
+            let waited = began.elapsed();
+            if waited >= limit {
+                state.is_gone = Some(false);
+                self.changed.notify_all();
+                return Closed::Held(waited);
+            }
+            let pause = if since.is_some() { grace } else { limit };
+            state = self.wait(state, pause.min(limit - waited));
         }
-        Some(Arc::into_inner(handle).expect("passes hold the only others, and give them up first"))
+        Closed::Last(Last::new(self, handle))
+    }
+
+    /// Waits until the communicator, whose gate was closed, is over. Says whether NCCL has let go of all that it was
+    /// given.
+    pub(super) fn await_end(&self, limit: Duration) -> bool {
+        if self.must_be_home().is_err() {
+            return false;
+        }
+        let began = Instant::now();
+        let mut state = self.lock();
+        while state.is_gone.is_none() && began.elapsed() < limit {
+            state = self.wait(state, limit - began.elapsed().min(limit));
+        }
+        state.is_gone == Some(true)
     }
 
     /// What has become of it.
@@ -133,7 +256,12 @@ impl Gate {
 
     /// Whether some thread of this process issues calls.
     pub(super) fn is_held(&self) -> bool {
-        self.must_be_home().is_ok() && self.lock().holder.is_some()
+        self.must_be_home().is_ok() && self.holder().is_some()
+    }
+
+    /// Whose thread issues calls.
+    fn holder(&self) -> Option<ThreadId> {
+        self.lock().holder
     }
 
     fn must_be_home(&self) -> Result<(), Fate> {
@@ -144,41 +272,7 @@ impl Gate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Leave to use a communicator. It is alive meanwhile.
-#[derive(Debug)]
-pub(super) struct Pass {
-    gate: Arc<Gate>,
-    /// None only while it is given back.
-    handle: Option<Arc<Handle>>,
-    is_watcher: bool,
-}
-
-impl Deref for Pass {
-    type Target = Handle;
-
-    fn deref(&self) -> &Handle {
-        self.handle.as_ref().expect("it is there until the pass is given back")
-    }
-}
-
-impl Drop for Pass {
-    fn drop(&mut self) {
-        self.handle = None;
-        let mut state = self.gate.lock();
-        if self.is_watcher {
-            state.watchers -= 1;
-        } else {
-            state.passes -= 1;
-            if state.passes == 0 {
-                state.holder = None;
-            }
-        }
-        drop(state);
-        self.gate.changed.notify_all();
+    fn wait<'a>(&self, state: MutexGuard<'a, State>, at_most: Duration) -> MutexGuard<'a, State> {
+        self.changed.wait_timeout(state, at_most).unwrap_or_else(PoisonError::into_inner).0
     }
 }

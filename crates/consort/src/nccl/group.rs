@@ -7,9 +7,9 @@ use super::code::Code;
 use super::comm::Inner;
 use super::error::{Error, Result};
 use super::feature::Feature;
-use super::gate::Pass;
+use super::gate::{Fate, Gate, Pass};
 use super::library::Library;
-use super::table::Lease;
+use super::table::{Answer, Lease};
 use super::version::BUILT_AGAINST;
 
 /// Makes one group of all calls that `body` makes on this thread: they are carried out together when it returns,
@@ -92,15 +92,19 @@ impl Scope {
 
     fn end(&mut self) -> Result<f32> {
         self.is_open = false;
-        let table = self.library.table();
-        let (function, answer) = match self.is_estimate {
-            true => {
-                let version = self.library.version().min(BUILT_AGAINST);
-                ("ncclGroupSimulateEnd", table.simulate_group_end(version))
-            }
-            false => ("ncclGroupEnd", table.end_group().map(|code| (code, 0.0))),
-        };
+        // Others may abort a communicator of the group while its end waits for ranks that do not come.
+        let gates = gates(self.library);
+        for gate in &gates {
+            // NCCL has to end the group, whoever waits for that to close the gate.
+            let _ = gate.step_in();
+        }
+        let answer = self.call_end();
+        let are_out: Vec<_> = gates.iter().map(|gate| gate.step_out()).collect();
         let open = depart(self.library);
+        let (function, answer) = answer;
+        if let Some(open) = &open {
+            open.must_be_well(function, &are_out)?;
+        }
         let rank = open.as_ref().and_then(Open::only_rank);
         let (code, time) = self.library.succeed(function, answer, rank)?;
         for (inner, pass) in open.iter().flat_map(|open| &open.kept) {
@@ -109,6 +113,18 @@ impl Scope {
             }
         }
         Ok(time)
+    }
+
+    /// What NCCL says, and of which function.
+    fn call_end(&self) -> (&'static str, Answer<(Code, f32)>) {
+        let table = self.library.table();
+        match self.is_estimate {
+            true => {
+                let version = self.library.version().min(BUILT_AGAINST);
+                ("ncclGroupSimulateEnd", table.simulate_group_end(version))
+            }
+            false => ("ncclGroupEnd", table.end_group().map(|code| (code, 0.0))),
+        }
     }
 }
 
@@ -135,6 +151,14 @@ struct Open {
 }
 
 impl Open {
+    /// Refuses to go on with what was aborted at its end, which the passes were told in their order.
+    fn must_be_well(&self, function: &'static str, told: &[Result<(), Fate>]) -> Result<()> {
+        self.kept
+            .iter()
+            .zip(told)
+            .try_for_each(|((inner, _), told)| told.map_err(|fate| inner.ended(function, fate)))
+    }
+
     fn only_rank(&self) -> Option<(u32, u32)> {
         match &self.kept[..] {
             [(inner, _), rest @ ..] if rest.iter().all(|(other, _)| Arc::ptr_eq(inner, other)) => {
@@ -149,11 +173,25 @@ impl Drop for Open {
     fn drop(&mut self) {
         self.kept.clear();
         for (lease, inner) in self.leases.drain(..) {
-            drop(lease);
-            inner.rest();
+            inner.forget_or_warn(lease);
         }
         self.doomed.drain(..).for_each(|inner| inner.end());
     }
+}
+
+/// The gates of the communicators in the group, if it is the outermost.
+fn gates(library: Library) -> Vec<Arc<Gate>> {
+    OPEN.with_borrow(|all| {
+        let open = all.iter().find(|open| open.library == library && open.depth == 1);
+        open.map_or(Vec::new(), |open| {
+            open.kept.iter().map(|(inner, _)| inner.gate().clone()).collect()
+        })
+    })
+}
+
+/// Whether a group is open on this thread.
+pub(super) fn is_open(library: Library) -> bool {
+    OPEN.with_borrow(|all| all.iter().any(|open| open.library == library))
 }
 
 /// Goes out of one group. What it was if that was the outermost.
@@ -212,7 +250,7 @@ pub(super) fn postpone(inner: &Arc<Inner>, lease: Lease) -> Option<Lease> {
 
 /// Refuses what cannot be part of a group, when one is open.
 pub(super) fn refuse(library: Library, function: &'static str) -> Result<()> {
-    match OPEN.with_borrow(|all| all.iter().any(|open| open.library == library)) {
+    match is_open(library) {
         true => Err(Error::argument(
             function,
             "a group is open on this thread; call it after the group",

@@ -11,10 +11,10 @@ use super::comm::{Comm, Inner};
 use super::error::{Error, Result};
 use super::group;
 use super::library::Library;
-use super::table::{Block, Lease, Leased};
+use super::table::{Answer, Block, Handle, Lease, Leased};
 
 /// Memory of the current device, made by NCCL so that it can use it without copies. It is given back when this and
-/// all that was [made known](Comm::register) of it are dropped. Since 2.19.
+/// all that was [made known](Comm::register) of it are dropped, and NCCL has forgotten it. Since 2.19.
 ///
 /// ```no_run
 /// use consort::nccl::{Library, Memory};
@@ -94,11 +94,23 @@ impl fmt::Debug for Memory {
     }
 }
 
-/// Memory that a communicator knows, and so can use without copies. It is forgotten when this is dropped.
+/// Memory that a communicator knows, and so can use without copies. It is forgotten when this is dropped, which waits
+/// until NCCL has; if it does not, memory of its own is kept until the communicator has ended.
 #[derive(Debug)]
 #[must_use = "the memory is forgotten when this is dropped"]
 pub struct Registration {
-    _known: Known,
+    known: Known,
+}
+
+impl Registration {
+    /// Has NCCL forget the memory, and waits until it has.
+    ///
+    /// # Errors
+    /// When it does not in time, or fails, or within a group of this thread: the memory has to stay until the
+    /// communicator has ended.
+    pub fn forget(self) -> Result<()> {
+        self.known.forget()
+    }
 }
 
 /// Memory that is known until this is dropped; in a group, until that has ended.
@@ -119,12 +131,70 @@ impl Known {
     }
 }
 
+impl Known {
+    /// Has NCCL forget it now.
+    pub(super) fn forget(mut self) -> Result<()> {
+        group::refuse(self.inner.library(), self.lease().end())?;
+        self.lease.take().map_or(Ok(()), |lease| self.inner.forget(lease))
+    }
+}
+
 impl Drop for Known {
     fn drop(&mut self) {
         let lease = self.lease.take();
         if let Some(lease) = lease.and_then(|lease| group::postpone(&self.inner, lease)) {
-            drop(lease);
-            self.inner.rest();
+            self.inner.forget_or_warn(lease);
+        }
+    }
+}
+
+impl Inner {
+    /// Makes memory known, and waits until it is.
+    pub(super) fn lease(
+        &self,
+        function: &'static str,
+        call: impl FnOnce(&Handle) -> Answer<(Code, Lease)>,
+    ) -> Result<Lease> {
+        let (answer, pass) = self.call(function, self.enter(function)?, call)?;
+        let (code, mut lease) = self.succeed(function, answer, &pass)?;
+        if code == Code::IN_PROGRESS {
+            if let Err(error) = self.settle(function, &pass, self.limit()) {
+                self.keep_until_its_end(lease);
+                return Err(error);
+            }
+            lease.close();
+        }
+        Ok(lease)
+    }
+
+    /// Has NCCL forget memory, and waits until it has. What it may still use is kept until the communicator is over.
+    pub(super) fn forget(&self, lease: Lease) -> Result<()> {
+        match self.deregister(&lease) {
+            Ok(()) => lease.release(),
+            // With the communicator it forgets all.
+            Err(Error::Ended { .. }) if self.gate().await_end(self.limit()) => lease.release(),
+            Err(error) => {
+                self.keep_until_its_end(lease);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`forget`](Self::forget), for whoever cannot be told.
+    pub(super) fn forget_or_warn(&self, lease: Lease) {
+        if let Err(error) = self.forget(lease) {
+            tracing::warn!("memory is kept until its communicator ends: {error}");
+        }
+    }
+
+    fn deregister(&self, lease: &Lease) -> Result<()> {
+        let function = lease.end();
+        let pass = self.enter(function)?;
+        let (answer, pass) = self.call(function, pass, |handle| lease.forget(handle))?;
+        match self.succeed(function, answer, &pass)? {
+            Code::IN_PROGRESS => self.settle(function, &pass, self.limit()),
+            _ => Ok(()),
         }
     }
 }
@@ -137,16 +207,16 @@ impl Comm {
     /// When NCCL fails.
     pub fn register(&self, memory: &Memory) -> Result<Registration> {
         let (function, gate) = ("ncclCommRegister", self.inner().gate());
-        let (_, lease) = self.inner().at_once(function, |handle| {
+        let lease = self.inner().lease(function, |handle| {
             Lease::of_block(handle, gate, Leased::Buffer, memory.block())
         })?;
-        Ok(Registration { _known: Known::new(lease, self) })
+        Ok(Registration { known: Known::new(lease, self) })
     }
 
     /// As [`register`](Self::register), for memory that is not NCCL's own.
     ///
     /// # Safety
-    /// The memory is there until the registration has been dropped, or the communicator has ended.
+    /// The memory is there until it was [forgotten](Registration::forget), or the communicator has ended.
     ///
     /// # Errors
     /// When there are no bytes, or NCCL fails.
@@ -156,12 +226,12 @@ impl Comm {
         if memory.is_empty() {
             return Err(Error::argument(function, "no bytes at all; give at least one"));
         }
-        let (_, lease) = self.inner().at_once(function, |handle| {
+        let lease = self.inner().lease(function, |handle| {
             // SAFETY: the caller promises it.
             unsafe {
                 Lease::of_memory(handle, gate, Leased::Buffer, memory.as_mut_ptr(), memory.len())
             }
         })?;
-        Ok(Registration { _known: Known::new(lease, self) })
+        Ok(Registration { known: Known::new(lease, self) })
     }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use consort_sys::dtype::{Dtype, ReduceOp};
 use consort_sys::view::Source;
 
-use super::code::Code;
 use super::comm::{Comm, Inner};
 use super::error::{Error, Result};
 use super::operand::{combined, factor};
@@ -110,10 +109,11 @@ impl PreMulSum {
 impl Drop for PreMulSum {
     fn drop(&mut self) {
         // With the communicator it has ended too.
-        let Ok(pass) = self.inner.gate().enter() else { return };
-        match pass.forget_op(self.number) {
-            Ok(Code::SUCCESS) => {}
-            answer => tracing::warn!("a premultiplied sum could not be forgotten: {answer:?}"),
+        let forgotten =
+            self.inner.at_once("ncclRedOpDestroy", |handle| handle.forget_op(self.number));
+        match forgotten {
+            Ok(_) | Err(Error::Ended { .. }) => {}
+            Err(error) => tracing::warn!("a premultiplied sum could not be forgotten: {error}"),
         }
     }
 }

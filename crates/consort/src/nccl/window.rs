@@ -6,7 +6,6 @@ use consort_sys::view::{Source, Target};
 use super::code::Code;
 use super::comm::Comm;
 use super::error::{Error, Result};
-use super::gate::Pass;
 use super::group;
 use super::memory::{Known, Memory};
 use super::stream::Stream;
@@ -14,12 +13,24 @@ use super::table::{Answer, Awaited, Foreign, Handle, Lease, Leased, Move, Place}
 use super::version::Version;
 
 /// Memory of each rank that all ranks of a communicator know. It is forgotten when this is dropped, which all ranks do
-/// alike, before they end the communicator.
+/// alike, before they end the communicator, and which waits until NCCL has forgotten it; if it does not, memory of its
+/// own is kept until the communicator has ended.
 #[derive(Debug)]
 #[must_use = "the memory is forgotten when this is dropped"]
 pub struct Window {
     known: Known,
     len: usize,
+}
+
+impl Window {
+    /// Has NCCL forget the memory, and waits until it has. All ranks do so.
+    ///
+    /// # Errors
+    /// When the others do not in time, or NCCL fails, or within a group of this thread: the memory has to stay until
+    /// the communicator has ended.
+    pub fn forget(self) -> Result<()> {
+        self.known.forget()
+    }
 }
 
 /// What a window is for.
@@ -55,15 +66,15 @@ impl Comm {
     pub fn window(&self, memory: &Memory, options: WindowOptions) -> Result<Window> {
         let leased = self.flags(options)?;
         self.aligned(memory.as_ptr())?;
-        self.open(memory.len(), |pass| {
-            Lease::of_block(pass, self.inner().gate(), leased, memory.block())
+        self.open(memory.len(), |handle| {
+            Lease::of_block(handle, self.inner().gate(), leased, memory.block())
         })
     }
 
     /// As [`window`](Self::window), for memory that is not NCCL's own.
     ///
     /// # Safety
-    /// The memory is there until the window has been dropped, or the communicator has ended; and what other ranks
+    /// The memory is there until it was [forgotten](Window::forget), or the communicator has ended; and what other ranks
     /// write to it, and when, is what this rank expects.
     ///
     /// # Errors
@@ -80,9 +91,9 @@ impl Comm {
             return Err(Error::argument(REGISTER, "no bytes at all; give at least one"));
         }
         self.aligned(start)?;
-        self.open(len, |pass| {
+        self.open(len, |handle| {
             // SAFETY: the caller promises it.
-            unsafe { Lease::of_memory(pass, self.inner().gate(), leased, start, len) }
+            unsafe { Lease::of_memory(handle, self.inner().gate(), leased, start, len) }
         })
     }
 
@@ -200,17 +211,12 @@ impl Comm {
     fn open(
         &self,
         len: usize,
-        call: impl FnOnce(&Pass) -> Answer<(Code, Lease)>,
+        call: impl FnOnce(&Handle) -> Answer<(Code, Lease)>,
     ) -> Result<Window> {
         let inner = self.inner();
         group::refuse(inner.library(), REGISTER)?;
         inner.must_be_alive(REGISTER)?;
-        let pass = inner.enter(REGISTER)?;
-        let (code, mut lease) = inner.succeed(REGISTER, call(&pass), &pass)?;
-        if code == Code::IN_PROGRESS {
-            inner.settle(REGISTER, &pass, inner.limit())?;
-            lease.close();
-        }
+        let lease = inner.lease(REGISTER, call)?;
         Ok(Window { known: Known::new(lease, self), len })
     }
 
@@ -245,10 +251,12 @@ impl Comm {
             return Err(Error::argument(function, reason));
         }
         self.name(function, window)?;
-        let pass = self.inner().enter(function)?;
-        let answer = window.known.lease().place(&pass, of, offset);
+        let inner = self.inner();
+        let (answer, pass) = inner.call(function, inner.enter(function)?, |handle| {
+            window.known.lease().place(handle, of, offset)
+        })?;
         let answer = answer.ok_or_else(|| no_window(function))?;
-        self.inner().succeed(function, answer, &pass).map(|(_, start)| start)
+        inner.succeed(function, answer, &pass).map(|(_, start)| start)
     }
 
     /// NCCL's name for a window of this communicator.

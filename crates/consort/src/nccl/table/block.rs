@@ -10,6 +10,8 @@ pub(in super::super) struct Block {
     start: NonNull<u8>,
     len: usize,
     table: &'static Table,
+    /// Whose it is: a child that was forked from it must not give it back.
+    process: u32,
 }
 
 // SAFETY: it is memory, which no thread is special to.
@@ -29,6 +31,9 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
+        if self.process != std::process::id() {
+            return;
+        }
         // SAFETY: it came from there, and nobody uses it any more.
         let answer = unsafe { self.table.mem_free(self.start.as_ptr().cast()) };
         if answer != Ok(0) {
@@ -44,6 +49,7 @@ impl Table {
         // SAFETY: the place for the answer is there.
         let code = Code(unsafe { self.mem_alloc(&mut start, len) }?);
         let start = NonNull::new(start.cast()).filter(|_| code == Code::SUCCESS);
-        Ok((code, start.map(|start| Block { start, len, table: self })))
+        let process = std::process::id();
+        Ok((code, start.map(|start| Block { start, len, table: self, process })))
     }
 }

@@ -51,7 +51,7 @@ pub(in super::super) struct Handle {
 // SAFETY: a communicator is not bound to the thread that made it.
 unsafe impl Send for Handle {}
 // SAFETY: the gate lets one thread issue calls at a time; what may be called meanwhile (the asynchronous error, the
-// last error, revoking) NCCL made for watchers on other threads.
+// last error, revoking, aborting) NCCL made for watchers on other threads.
 unsafe impl Sync for Handle {}
 
 impl Handle {
@@ -114,6 +114,13 @@ impl Handle {
     /// Ends it at once.
     pub(in super::super) fn abort(self) -> Answer {
         // SAFETY: it is alive, in no group, and used by nobody, for it is given away.
+        unsafe { self.table.comm_abort(self.comm.as_ptr()) }.map(Code)
+    }
+
+    /// Ends it at once, while another thread is in a call of it. The gate has this done once, and nobody touch it
+    /// afterwards.
+    pub(in super::super) fn abort_under_others(&self) -> Answer {
+        // SAFETY: it is alive, in no group that is open, and NCCL lets whoever is in a call of it out first.
         unsafe { self.table.comm_abort(self.comm.as_ptr()) }.map(Code)
     }
 

@@ -3,12 +3,14 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::super::gate::Gate;
 use super::spot::Spot;
 use super::{Answer, Block, Code, Handle};
 
-/// Memory that a communicator knows, until this is dropped.
+/// Memory that a communicator knows, or may know. It keeps the memory, if that is NCCL's own, until it was
+/// [released](Self::release), or the communicator is over: what NCCL may still use is never given back to it.
 #[derive(Debug)]
 pub(in super::super) struct Lease {
     gate: Arc<Gate>,
@@ -17,6 +19,7 @@ pub(in super::super) struct Lease {
     spot: Spot,
     /// The memory, if it is NCCL's own.
     block: Option<Arc<Block>>,
+    is_forgotten: bool,
 }
 
 /// What memory is made known for.
@@ -50,7 +53,7 @@ impl Lease {
         block: &Arc<Block>,
     ) -> Answer<(Code, Self)> {
         let (start, len) = (block.start().as_ptr(), block.len());
-        // SAFETY: the lease keeps the memory for as long as there is a lease.
+        // SAFETY: the lease keeps the memory until NCCL has forgotten it.
         let (code, mut lease) = unsafe { Self::of_memory(handle, gate, kind, start, len) }?;
         lease.block = Some(block.clone());
         Ok((code, lease))
@@ -59,7 +62,7 @@ impl Lease {
     /// Makes memory known to a communicator, whose gate this is.
     ///
     /// # Safety
-    /// The memory is there for as long as the lease is, or the communicator.
+    /// The memory is there until the lease was released, or the communicator is over.
     pub(in super::super) unsafe fn of_memory(
         handle: &Handle,
         gate: &Arc<Gate>,
@@ -84,12 +87,41 @@ impl Lease {
             // What NCCL may have left there is no name.
             _ => Spot::new(),
         };
-        Ok((code, Self { gate: gate.clone(), kind, spot, block: None }))
+        Ok((code, Self { gate: gate.clone(), kind, spot, block: None, is_forgotten: false }))
     }
 
     /// Takes notice that the call that makes it known is over.
     pub(in super::super) fn close(&mut self) {
         self.spot.close();
+    }
+
+    /// The function that has it forgotten.
+    pub(in super::super) fn end(&self) -> &'static str {
+        match self.kind {
+            Leased::Buffer => "ncclCommDeregister",
+            Leased::Window(_) => "ncclCommWindowDeregister",
+        }
+    }
+
+    /// Has its communicator, whose handle this is, begin to forget it.
+    pub(in super::super) fn forget(&self, handle: &Handle) -> Answer {
+        let (table, comm, name) = (handle.table(), handle.as_ptr(), self.spot.load());
+        if name.is_null() {
+            return Ok(Code::SUCCESS);
+        }
+        let code = match self.kind {
+            // SAFETY: the communicator is alive, and it was made known to it, and not forgotten before: this is
+            // called once.
+            Leased::Buffer => unsafe { table.comm_deregister(comm, name) },
+            // SAFETY: as above.
+            Leased::Window(_) => unsafe { table.comm_window_deregister(comm, name) },
+        };
+        code.map(Code)
+    }
+
+    /// Takes notice that NCCL has forgotten it: the memory can be given back.
+    pub(in super::super) fn release(mut self) {
+        self.is_forgotten = true;
     }
 
     /// NCCL's name for a window, for a call with it. None if NCCL did not make one.
@@ -136,18 +168,19 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // What NCCL did not want to know it need not forget; and with the communicator it has forgotten all.
-        let Some(Foreign(name)) = self.window() else { return };
-        let Ok(pass) = self.gate.enter() else { return };
-        let (table, comm) = (pass.table(), pass.as_ptr());
-        let answer = match self.kind {
-            // SAFETY: the communicator is alive, and it was made known to it, and not forgotten before.
-            Leased::Buffer => unsafe { table.comm_deregister(comm, name) },
-            // SAFETY: as above.
-            Leased::Window(_) => unsafe { table.comm_window_deregister(comm, name) },
-        };
-        if !matches!(answer.map(Code), Ok(Code::SUCCESS | Code::IN_PROGRESS)) {
-            tracing::warn!("memory could not be forgotten by NCCL: {answer:?}");
+        let was_never_known = !self.spot.is_open() && self.spot.load().is_null();
+        // With the communicator NCCL has forgotten all.
+        if self.is_forgotten || was_never_known || self.gate.await_end(Duration::ZERO) {
+            return;
+        }
+        if let Some(block) = self.block.take() {
+            tracing::warn!(
+                "{} bytes of NCCL's are not given back to it, for it may still use them: {} did not succeed, nor did \
+                 the communicator come to its end",
+                block.len(),
+                self.end()
+            );
+            std::mem::forget(block);
         }
     }
 }

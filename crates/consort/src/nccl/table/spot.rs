@@ -32,6 +32,11 @@ impl Spot {
         self.is_open = false;
     }
 
+    /// Whether NCCL may still write there.
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
     pub(super) fn as_ptr(&self) -> *mut *mut c_void {
         self.place.as_ref().map_or(ptr::null_mut(), |place| place.as_ptr())
     }
