@@ -69,7 +69,9 @@ impl<'a> Source<'a> {
     /// Names memory of a device, which this processor does not touch.
     ///
     /// # Safety
-    /// For `'a` all `len` bytes from `start` on must be memory of that device, and readable there.
+    /// For `'a`, and until that device's default stream has done all that it was given meanwhile, all `len` bytes
+    /// from `start` on must be memory of that device, and readable there. Memory that is given back in the order
+    /// of that stream, or when the device is idle, is there for as long.
     pub unsafe fn on_device(start: NonNull<u8>, len: usize, device: u16) -> Self {
         Self { start, len, space: Space::Device(device), life: PhantomData }
     }
@@ -158,7 +160,7 @@ impl<'a> Target<'a> {
     /// Names memory of a device, which this processor does not touch.
     ///
     /// # Safety
-    /// For `'a` all `len` bytes from `start` on must be memory of that device, readable and writable there.
+    /// As for [`Source::on_device`], and they must be writable there.
     pub unsafe fn on_device(start: NonNull<u8>, len: usize, device: u16) -> Self {
         Self { start, len, space: Space::Device(device), truths: false, life: PhantomData }
     }

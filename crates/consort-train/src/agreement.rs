@@ -29,6 +29,10 @@ impl Card {
             ("static graph", is_static.to_string()),
             ("delay until backward ends", is_delayed.to_string()),
             ("dtype of reduction", rules.dtype.map_or("their own", Dtype::name).to_owned()),
+            (
+                "memory of gradients",
+                if rules.device.is_some() { "devices'" } else { "the host's" }.to_owned(),
+            ),
             ("adopted from (bytes)", rules.adopt.map_or("never".to_owned(), |it| it.to_string())),
             ("communication hook", hook.name().to_owned()),
         ];
@@ -76,6 +80,19 @@ pub(crate) fn agree(
     }
     let cards = exchange(group, &bytes)?;
     Err(Error::Differs { differences: compare(&cards) })
+}
+
+/// Whether all is well on every rank, which is asked of each: `mine` says what is not.
+///
+/// # Errors
+/// [`Error::Elsewhere`], the same on every rank, if it is not.
+pub(crate) fn all_well(group: &Group, what: &'static str, mine: Option<String>) -> Result<()> {
+    let all = gather(group, mine.unwrap_or_default().as_bytes())?;
+    let first = all.iter().enumerate().find(|(_, words)| !words.is_empty());
+    first.map_or(Ok(()), |(rank, words)| {
+        let reason = String::from_utf8_lossy(words).into_owned();
+        Err(Error::Elsewhere { rank, what, reason })
+    })
 }
 
 /// Everyone's cards. One that cannot be read is `None`.

@@ -1,19 +1,25 @@
 //! Gradients that travel together.
 
+mod on_device;
+
 use std::ops::Range;
 use std::sync::Arc;
 
 use consort::symm::Plain;
-use consort::{Call, Dtype, Group, Lists, OwnedCall, ReduceOp, Target};
+use consort::{Call, Dtype, Group, Lists, OwnedCall, ReduceOp, Source, Target};
 
 use crate::error::{Error, Result};
 use crate::memory::{Attic, Given, LINE, Memory};
 use crate::parameter::Parameter;
 
+pub(crate) use self::on_device::not_on_device;
+
 /// The gradients of some parameters of one dtype, one after the other, each beginning with a cache line.
 /// Between them are zeroes.
 ///
-/// A [hook](crate::CommHook) is given it, and gives it back with the average of all ranks' gradients.
+/// A [hook](crate::CommHook) is given it, and gives it back with the average of all ranks' gradients. It may lie in
+/// the memory of a device ([`Options::on_device`](crate::Options::on_device)): then nobody looks at its numbers
+/// here, and calls of a group work on it by its name, [`target`](Self::target).
 #[derive(Debug)]
 pub struct Bucket {
     plan: Arc<Plan>,
@@ -96,7 +102,7 @@ pub struct Gradient<'a> {
     pub index: usize,
     /// What is known of it: shape and strides say where in `bytes` which element is.
     pub parameter: &'a Parameter,
-    /// The gradient.
+    /// The gradient; nothing, if it lies on a device.
     pub bytes: &'a [u8],
 }
 
@@ -120,10 +126,13 @@ impl Bucket {
         Self { memory: self.memory.kept_by(attic), ..self }
     }
 
-    /// Where each gradient is in memory: the parameter's number, and the address of its first byte.
-    pub(crate) fn addresses(&mut self) -> impl Iterator<Item = (usize, usize)> {
-        let start = self.memory.address();
-        self.plan.parts.iter().map(move |part| (part.index, start + part.at))
+    /// Where each gradient is in memory: the parameter's number, and from which address to which.
+    pub(crate) fn addresses(&mut self) -> impl Iterator<Item = (usize, Range<usize>)> {
+        let (start, plan) = (self.memory.address(), &self.plan);
+        plan.parts.iter().map(move |part| {
+            let range = plan.range(part);
+            (part.index, start + range.start..start + range.end)
+        })
     }
 
     /// Its number: buckets travel in this order.
@@ -146,12 +155,22 @@ impl Bucket {
         self.plan.dtype
     }
 
-    /// All of it.
+    /// All of it by name, wherever it lies: for calls that read it.
+    pub fn source(&self) -> Source<'_> {
+        self.memory.source()
+    }
+
+    /// All of it by name, wherever it lies: for calls that write it.
+    pub fn target(&mut self) -> Target<'_> {
+        self.memory.target()
+    }
+
+    /// All of it; nothing, if it lies on a device.
     pub fn bytes(&self) -> &[u8] {
         self.memory.bytes()
     }
 
-    /// All of it, to be replaced.
+    /// All of it, to be replaced; nothing, if it lies on a device.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.memory.bytes_mut()
     }
@@ -159,7 +178,7 @@ impl Bucket {
     /// All of it, as numbers.
     ///
     /// # Errors
-    /// When they are of another dtype.
+    /// When they are of another dtype, or lie on a device.
     pub fn elements<T: Plain>(&self) -> Result<&[T]> {
         self.check::<T>()?;
         Ok(bytemuck::cast_slice(self.bytes()))
@@ -168,7 +187,7 @@ impl Bucket {
     /// All of it, as numbers to be replaced.
     ///
     /// # Errors
-    /// When they are of another dtype.
+    /// When they are of another dtype, or lie on a device.
     pub fn elements_mut<T: Plain>(&mut self) -> Result<&mut [T]> {
         self.check::<T>()?;
         Ok(bytemuck::cast_slice_mut(self.bytes_mut()))
@@ -179,7 +198,7 @@ impl Bucket {
         self.plan.parts.iter().map(|part| Gradient {
             index: part.index,
             parameter: &part.parameter,
-            bytes: &self.memory.bytes()[self.plan.range(part)],
+            bytes: self.memory.bytes().get(self.plan.range(part)).unwrap_or_default(),
         })
     }
 
@@ -194,6 +213,11 @@ impl Bucket {
         let Plan { index, count, dtype, parts: all, .. } = &*self.plan;
         let some = parts.iter().map(|&part| all[part].whose());
         Self::new(Arc::new(Plan::place((*index, *count), *dtype, some)))
+    }
+
+    /// What a parameter is called whose gradient is in it.
+    pub(crate) fn name_of(&self, at: usize) -> &str {
+        self.plan.parts[at].parameter.name()
     }
 
     pub(crate) fn plan(&self) -> &Arc<Plan> {
@@ -236,6 +260,14 @@ impl Bucket {
     }
 
     fn check<T: Plain>(&self) -> Result<()> {
+        if let Some(memory) = self.memory.device() {
+            let (index, number) = (self.index(), memory.device().number());
+            let what = format!(
+                "bucket {index} lies in the memory of device {number}, whose numbers are not looked at here: \
+                 Bucket::source and Bucket::target name it for calls of a group"
+            );
+            return Err(Error::Argument(what));
+        }
         if T::DTYPE == self.dtype() {
             return Ok(());
         }
@@ -254,7 +286,7 @@ pub(crate) struct AllReduce {
 impl OwnedCall for AllReduce {
     fn call<'a>(&'a mut self, _lists: &'a mut Lists<'a>) -> Call<'a> {
         let (dtype, op) = (self.bucket.dtype(), self.op);
-        let output = Target::from(self.bucket.bytes_mut());
+        let output = self.bucket.target();
         Call::AllReduce { dtype, op, input: output.into(), output }
     }
 }

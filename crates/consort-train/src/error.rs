@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use consort::device::DeviceError;
 use consort::{Dtype, ErrorKind};
 
 /// The result of every call of this crate that can fail.
@@ -14,6 +15,10 @@ pub enum Error {
     /// The group has failed, or what it was asked for makes no sense.
     #[error(transparent)]
     Group(#[from] consort::Error),
+
+    /// A device has failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
 
     /// A call that makes no sense.
     #[error("{0}")]
@@ -201,6 +206,7 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Group(error) => error.kind(),
+            Self::Device(_) => ErrorKind::System,
             Self::Argument(_)
             | Self::Layout { .. }
             | Self::Gradient { .. }

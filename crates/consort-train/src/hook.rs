@@ -23,7 +23,7 @@ pub use self::power_sgd::PowerSgd;
 pub use self::quantize::Int8;
 pub use self::stats::CompressionStats;
 use crate::bucket::{AllReduce, Bucket};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A way to average a bucket over all ranks.
 ///
@@ -87,6 +87,13 @@ pub trait CommHook: Send {
 
     /// Forgets what it knows of buckets and groups: there are others from now on.
     fn reset(&mut self) {}
+
+    /// Whether it can be given buckets in the memory of a device ([`Options::on_device`](crate::Options::on_device)):
+    /// it looks at no numbers, and leaves buckets to [`Round::average`], or to calls of a group on
+    /// [`Bucket::target`].
+    fn works_on_devices(&self) -> bool {
+        false
+    }
 }
 
 /// What a hook needs to know of the pass.
@@ -104,10 +111,17 @@ impl Round<'_> {
     /// Begins to average a bucket in the plainest way: an all_reduce of its numbers as they are.
     ///
     /// # Errors
-    /// When the group has ended.
+    /// When the group has ended; when the bucket is on a device that cannot divide by so much.
     pub fn average(&self, bucket: Bucket) -> Result<Pending> {
         let divisor = self.divisor;
         let op = average_by(bucket.dtype(), divisor, self.group.world());
+        if op == ReduceOp::Sum && bucket.device_memory().is_some() {
+            let (dtype, world) = (bucket.dtype(), self.group.world());
+            let what = format!(
+                "sums of {dtype} are divided by the number of ranks, {world}, and not by {divisor} on devices"
+            );
+            return Err(Error::Argument(what));
+        }
         let work = self.group.call_async(AllReduce { bucket, op }).map_err(consort::Error::from)?;
         Ok(Pending::then(work, move |AllReduce { mut bucket, .. }| {
             if op == ReduceOp::Sum {
@@ -148,5 +162,9 @@ impl CommHook for Average {
 
     fn start(&mut self, bucket: Bucket, round: &Round<'_>) -> Result<Pending> {
         round.average(bucket)
+    }
+
+    fn works_on_devices(&self) -> bool {
+        true
     }
 }

@@ -93,6 +93,9 @@ impl Join {
                 format!("  uneven inputs: rank 0 has {first}, rank {rank} has {other}");
             return Err(Error::Differs { differences });
         }
+        if uneven == Uneven::DivideByLive {
+            reducer.check_division()?;
+        }
         let live = vec![true; group.world()];
         Ok(Self { reducer, group, uneven, live, is_over: false })
     }

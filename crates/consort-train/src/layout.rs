@@ -2,12 +2,14 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use consort::{Dtype, Group, ReduceOp, Target};
+use consort::device::Device;
+use consort::{Dtype, Group, ReduceOp, Source, Space, Target};
 use consort_sys::reduce::Kernel;
 
-use crate::bucket::{Bucket, Gradient, Plan};
+use crate::agreement::all_well;
+use crate::bucket::{Bucket, Plan};
 use crate::convert::{convert, converted};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::memory::{Attic, Given};
 use crate::parameter::Parameter;
 use crate::places::{Place, Places};
@@ -53,13 +55,16 @@ impl Parcel {
         }
     }
 
-    /// The gradients in it, unless they are rows.
-    pub(crate) fn gradients(&self) -> impl Iterator<Item = Gradient<'_>> {
+    /// The gradients in it, unless they are rows: each parameter's number, the bucket, and the place there.
+    pub(crate) fn gradients(&self) -> impl Iterator<Item = (usize, &Bucket, usize)> {
         let bucket = match self {
             Self::Dense(bucket) => Some(bucket),
             Self::Rows(_) => None,
         };
-        bucket.into_iter().flat_map(Bucket::gradients)
+        bucket.into_iter().flat_map(|bucket| {
+            let parts = bucket.plan().parts.iter().enumerate();
+            parts.map(move |(place, part)| (part.index, bucket, place))
+        })
     }
 
     /// An empty one for some parameters.
@@ -75,8 +80,11 @@ impl Parcel {
             return Ok(Self::Rows(Rows::none(Shape::of(first, dtype))));
         }
         let plan = Plan::new(place, dtype, members, parameters);
-        let plan = if rules.is_adopted(first) { plan.adopted() } else { plan };
-        Ok(Self::Dense(Bucket::shared(Arc::new(plan), group)?))
+        let plan = Arc::new(if rules.is_adopted(first) { plan.adopted() } else { plan });
+        Ok(Self::Dense(match &rules.device {
+            Some(device) => Bucket::on_device(plan, device)?,
+            None => Bucket::shared(plan, group)?,
+        }))
     }
 
     /// The same, whose memory an engine may look at for as long as it has the attic. Says where gradients
@@ -85,8 +93,8 @@ impl Parcel {
         let Self::Dense(bucket) = self else { return self };
         let mut bucket = bucket.kept_by(attic);
         let (dtype, number) = (bucket.dtype(), bucket.index());
-        let sizes: Vec<usize> = bucket.gradients().map(|it| it.bytes.len()).collect();
-        for ((index, address), bytes) in bucket.addresses().zip(sizes) {
+        for (index, range) in bucket.addresses() {
+            let (address, bytes) = (range.start, range.len());
             places[index] = Some(Place { address, bytes, dtype, bucket: number });
         }
         Self::Dense(bucket)
@@ -94,7 +102,7 @@ impl Parcel {
 }
 
 /// How gradients are kept.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Rules {
     /// As numbers of this dtype, whatever they are.
     pub(crate) dtype: Option<Dtype>,
@@ -102,9 +110,16 @@ pub(crate) struct Rules {
     pub(crate) adopt: Option<usize>,
     /// The engine may write them where they travel.
     pub(crate) in_place: bool,
+    /// In the memory of this device.
+    pub(crate) device: Option<Device>,
 }
 
 impl Rules {
+    /// Which memory they lie in.
+    pub(crate) fn space(&self) -> Space {
+        self.device.as_ref().map_or(Space::Host, |device| Space::Device(device.number()))
+    }
+
     /// Whether a parameter has a bucket of its own.
     pub(crate) fn is_alone(&self, parameter: &Parameter) -> bool {
         parameter.is_sparse() || self.is_adopted(parameter)
@@ -121,7 +136,7 @@ impl Layout {
     /// With memory for all gradients. Every rank of the group has to call it.
     ///
     /// # Errors
-    /// Why the group has ended, if it has.
+    /// On every rank, when the device of one has not so much memory; why the group has ended, if it has.
     pub(crate) fn new(
         parameters: &[Parameter],
         members: Vec<Vec<usize>>,
@@ -133,11 +148,18 @@ impl Layout {
         let mut seats = vec![(0, 0); parameters.len()];
         let count = members.len();
         let (mut bytes, mut slots) = (Vec::with_capacity(count), Vec::with_capacity(count));
-        for (index, bucket) in members.iter().enumerate() {
+        let parcels: Result<Vec<Parcel>> = (members.iter().enumerate())
+            .map(|(index, it)| Parcel::new((index, count), it, parameters, (rules, group)))
+            .collect();
+        if rules.device.is_some() {
+            // The others have theirs, and would wait for this rank's buckets.
+            let lack = parcels.as_ref().err().map(Error::to_string);
+            all_well(group, "keep gradients on its device", lack)?;
+        }
+        for (index, (bucket, mut parcel)) in members.iter().zip(parcels?).enumerate() {
             for (place, &parameter) in bucket.iter().enumerate() {
                 seats[parameter] = (index, place);
             }
-            let mut parcel = Parcel::new((index, count), bucket, parameters, (rules, group))?;
             if let Some(attic) = &attic {
                 parcel = parcel.kept_by(attic, &mut places);
             }
@@ -145,7 +167,7 @@ impl Layout {
             let is_filled = vec![false; bucket.len()];
             slots.push(Mutex::new(Slot { parcel: Some(parcel), is_filled }));
         }
-        let places = attic.map(|attic| Places::new(generation, places, attic));
+        let places = attic.map(|attic| Places::new((generation, rules.space()), places, attic));
         Ok(Self { members, seats, bytes, places, slots })
     }
 
@@ -168,6 +190,14 @@ impl Layout {
     pub(crate) fn fill(&self, index: usize, dtype: Dtype, gradient: &[u8]) -> Result<()> {
         self.with_bucket(index, |bucket, place, was_filled| {
             put((dtype, gradient), (bucket, place), was_filled)
+        })
+    }
+
+    /// Takes a gradient that is on the device where its bucket is.
+    pub(crate) fn fill_on_device(&self, index: usize, gradient: Source<'_>) -> Result<()> {
+        self.with_bucket(index, |bucket, place, was_filled| match was_filled {
+            true => Err(not_added(bucket.name_of(place))),
+            false => bucket.copy_from(place, gradient),
         })
     }
 
@@ -216,19 +246,24 @@ impl Layout {
     }
 
     /// Whether something of a parameter's gradient is in its bucket. If not, zeroes are put there.
-    pub(crate) fn complete(&self, index: usize) -> bool {
+    ///
+    /// # Errors
+    /// When a device fails.
+    pub(crate) fn complete(&self, index: usize) -> Result<bool> {
         let (bucket, place) = self.seats[index];
         let mut slot = self.slot(bucket);
         let is_filled = slot.is_filled[place];
         if !is_filled && let Some(Parcel::Dense(bucket)) = &mut slot.parcel {
-            bucket.ensure();
-            bucket.part_mut(place).fill(0);
+            bucket.clear(place)?;
         }
-        is_filled
+        Ok(is_filled)
     }
 
     /// Takes over what was added up in other buckets of the same parameters, and makes these empty.
-    pub(crate) fn take_over(&self, other: &Self) {
+    ///
+    /// # Errors
+    /// When a device fails.
+    pub(crate) fn take_over(&self, other: &Self) -> Result<()> {
         for (&(bucket, place), &(theirs, there)) in self.seats.iter().zip(&other.seats) {
             let (mut slot, mut other) = (self.slot(bucket), other.slot(theirs));
             slot.is_filled[place] = other.is_filled[there];
@@ -237,12 +272,20 @@ impl Layout {
             }
             match (&mut slot.parcel, &mut other.parcel) {
                 (Some(Parcel::Dense(new)), Some(Parcel::Dense(old))) => {
-                    new.ensure();
-                    new.part_mut(place).copy_from_slice(old.part(there));
+                    new.take_over(place, old, there)?;
                 }
                 (Some(Parcel::Rows(new)), Some(Parcel::Rows(old))) => std::mem::swap(new, old),
                 _ => {}
             }
+        }
+        Ok(())
+    }
+
+    /// Gives the memory of all buckets back, unless something is in them.
+    pub(crate) fn release(&self) {
+        let mut slots: Vec<_> = self.slots.iter().map(lock).collect();
+        if slots.iter().all(|slot| !slot.is_filled.contains(&true)) {
+            slots.iter_mut().for_each(|slot| slot.parcel = None);
         }
     }
 
@@ -307,6 +350,12 @@ fn put(
     (bucket, place): (&mut Bucket, usize),
     was_filled: bool,
 ) -> Result<()> {
+    if was_filled && bucket.device_memory().is_some() {
+        return Err(not_added(bucket.name_of(place)));
+    }
+    if bucket.upload(place, gradient)? {
+        return Ok(());
+    }
     bucket.ensure();
     match was_filled {
         true => add((dtype, gradient), bucket, place),
@@ -322,6 +371,15 @@ fn add((dtype, gradient): (Dtype, &[u8]), bucket: &mut Bucket, place: usize) -> 
     let there = Target::from(bucket.part_mut(place));
     sum.reduce(&[there], &[there.into(), gradient.bytes().into()]);
     Ok(())
+}
+
+/// A device has no kernels of ours.
+fn not_added(name: &str) -> Error {
+    Error::Argument(format!(
+        "another part of the gradient of parameter {name:?} is on the device, and gradients are not added up \
+         there: let the engine add them, and give the sum once, or have it write gradients in place \
+         (Options::in_place)"
+    ))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -7,8 +7,9 @@ mod lines;
 use std::any::Any;
 use std::sync::Arc;
 
-use consort::Group;
+use consort::device::{self, Device};
 use consort::symm::Kept;
+use consort::{Group, Source, Target};
 
 pub(crate) use self::attic::Attic;
 pub(crate) use self::given::Given;
@@ -35,6 +36,8 @@ enum Place {
     Shared(Kept<u8>),
     /// Where the engine has computed them: it has given its memory away.
     Given(Box<dyn Given>),
+    /// In the memory of a device, which nobody here can look at.
+    Device(device::Memory),
 }
 
 impl Memory {
@@ -60,6 +63,16 @@ impl Memory {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// The same on a device.
+    ///
+    /// # Errors
+    /// When it has not so much memory left.
+    pub(crate) fn on_device(len: usize, device: &Device) -> Result<Self> {
+        let mut memory = device.allocate(len)?;
+        memory.fill(0..len, 0)?;
+        Ok(Self::at(len, Place::Device(memory)))
     }
 
     /// Whose room is made when it is [needed](Self::ensure), or [given](Self::adopt).
@@ -114,13 +127,42 @@ impl Memory {
             Place::Private(lines) => lines.address(),
             Place::Shared(window) => window.as_mut_ptr().expose_provenance(),
             Place::Given(memory) => memory.bytes_mut().as_mut_ptr().expose_provenance(),
+            Place::Device(memory) => memory.target().as_mut_ptr().expose_provenance(),
         }
     }
 
-    /// None, if there is no room yet.
+    /// That of a device, if it is.
+    pub(crate) fn device(&self) -> Option<&device::Memory> {
+        if let Place::Device(memory) = &self.place { Some(memory) } else { None }
+    }
+
+    /// That of a device, if it is, to be replaced.
+    pub(crate) fn device_mut(&mut self) -> Option<&mut device::Memory> {
+        if let Place::Device(memory) = &mut self.place { Some(memory) } else { None }
+    }
+
+    /// Whether there is room for all of it.
+    pub(crate) fn is_there(&self) -> bool {
+        self.device().map_or(self.bytes().len(), device::Memory::len) == self.len
+    }
+
+    /// All of it by name, wherever it is.
+    pub(crate) fn source(&self) -> Source<'_> {
+        self.device().map_or_else(|| self.bytes().into(), device::Memory::source)
+    }
+
+    /// The same, to be replaced.
+    pub(crate) fn target(&mut self) -> Target<'_> {
+        if self.device().is_none() {
+            return self.bytes_mut().into();
+        }
+        self.device_mut().expect("it is a device's").target()
+    }
+
+    /// None, if there is no room yet, or it is a device's.
     pub(crate) fn bytes(&self) -> &[u8] {
         match &self.place {
-            Place::None => &[],
+            Place::None | Place::Device(_) => &[],
             Place::Private(lines) => &lines.bytes()[..self.len],
             Place::Shared(window) => window,
             Place::Given(memory) => memory.bytes(),
@@ -130,7 +172,7 @@ impl Memory {
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         self.ensure();
         match &mut self.place {
-            Place::None => &mut [],
+            Place::None | Place::Device(_) => &mut [],
             Place::Private(lines) => &mut lines.bytes_mut()[..self.len],
             Place::Shared(window) => window,
             Place::Given(memory) => memory.bytes_mut(),

@@ -1,8 +1,13 @@
 //! How gradients are reduced.
 
+mod devices;
+
 use std::fmt;
 
 use consort::Dtype;
+use consort::device::Device;
+
+pub(crate) use self::devices::try_out;
 
 use crate::assign::Caps;
 use crate::convert::can_be_reduced_as;
@@ -40,8 +45,11 @@ impl Settings {
     ///
     /// # Errors
     /// When one's cannot, with its name; and when there is no memory for all of them.
-    pub(crate) fn check(&self, parameters: &[Parameter]) -> Result<()> {
+    pub(crate) fn check(&self, parameters: &[Parameter], hook: &dyn CommHook) -> Result<()> {
         self.check_memory(parameters)?;
+        if self.rules.device.is_some() {
+            self.check_device(parameters, hook)?;
+        }
         if self.rules.in_place && self.rules.adopt.is_some() {
             let what = "gradients are either written in place or given with their memory: say one of \
                         Options::in_place and Options::adopt";
@@ -77,6 +85,9 @@ impl Settings {
             };
             // Of a table only rows are kept.
             all = all.saturating_add(if parameter.is_sparse() { 0 } else { bytes });
+        }
+        if self.rules.device.is_some() {
+            return Ok(());
         }
         Vec::<u8>::new().try_reserve_exact(all).map_err(|_| {
             Error::Argument(format!("there is no memory for {all} bytes of gradients"))
@@ -152,10 +163,49 @@ impl Options {
         self
     }
 
-    /// The same, as long as nothing else was said.
+    /// Keeps gradients in the memory of this rank's device, where NCCL averages them: each rank of a group says its
+    /// own. Gradients come from there by [`Pass::ready_on_device`](crate::Pass::ready_on_device), or from the host
+    /// by [`Pass::ready`](crate::Pass::ready); averages are had there by
+    /// [`Reduced::copy_to_device`](crate::Reduced::copy_to_device) and
+    /// [`Reduced::gradient_on_device`](crate::Reduced::gradient_on_device), or on the host by
+    /// [`Reduced::copy_to`](crate::Reduced::copy_to).
+    ///
+    /// Nobody looks at numbers there but NCCL. So some things are refused, by an error that says what to do
+    /// instead: [hooks](Self::hook) that compress, [`reduce_as`](Self::reduce_as) another dtype,
+    /// [sparse](Parameter::sparse) parameters, [`adopt`](Self::adopt), and adding up, which is the engine's:
+    /// [local passes](crate::Reducer::begin_local) and gradients in [parts](Self::static_graph) are to be had
+    /// with [`in_place`](Self::in_place) alone.
+    ///
+    /// Copies are in order with the device's default stream, and not waited for.
+    ///
+    /// ```no_run
+    /// use consort::Dtype;
+    /// use consort::device::Driver;
+    /// use consort_train::{Options, Parameter, Reducer};
+    ///
+    /// let group = consort::init()?;
+    /// let device = Driver::load()?.device(group.local_rank() as u16)?;
+    /// let parameters = vec![Parameter::new("weight", Dtype::F32, &[1000])];
+    /// let reducer = Reducer::new(&group, parameters, Options::new().on_device(device.clone()))?;
+    ///
+    /// let mut gradient = device.allocate(4000)?; // … which backward computes …
+    /// let pass = reducer.begin()?;
+    /// pass.ready_on_device(0, Dtype::F32, gradient.source())?;
+    /// let averages = pass.finish()?;
+    /// averages.copy_to_device(0, gradient.target())?;
+    /// # Ok::<(), consort_train::Error>(())
+    /// ```
+    pub fn on_device(mut self, device: Device) -> Self {
+        self.settings.rules.device = Some(device);
+        self
+    }
+
+    /// [Adopts](Self::adopt), as long as nothing else was said, and gradients are on the host.
     #[cfg(feature = "candle")]
     pub(crate) fn adopt_unless_said(mut self, from_bytes: usize) -> Self {
-        self.settings.rules.adopt.get_or_insert(from_bytes);
+        if self.settings.rules.device.is_none() {
+            self.settings.rules.adopt.get_or_insert(from_bytes);
+        }
         self
     }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use consort::symm::Plain;
-use consort::{Dtype, Element};
+use consort::{Dtype, Element, Source, Space};
 
-use crate::bucket::Gradient;
+use crate::bucket::{Bucket, not_on_device};
 use crate::convert::converted;
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Parcel};
@@ -70,6 +70,45 @@ impl Pass {
         self.bring(index, || self.layout.fill(index, dtype, gradient))
     }
 
+    /// The same, for a gradient in the memory of the device where the reducer has its buckets
+    /// ([`Options::on_device`](crate::Options::on_device)), whoever owns it: it is copied there. Nobody waits for
+    /// the copy, which is in order with the device's default stream: what the engine has put into that stream
+    /// before belongs to the gradient, and what it puts there later may change it. An engine that works in a
+    /// stream of its own has the default one wait for it first.
+    ///
+    /// ```no_run
+    /// # use consort::Dtype;
+    /// # use consort_train::{Options, Parameter, Reducer};
+    /// # let group = consort::init()?;
+    /// # let device = consort::device::Driver::load()?.device(0)?;
+    /// let parameters = vec![Parameter::new("weight", Dtype::F32, &[1000])];
+    /// let reducer = Reducer::new(&group, parameters, Options::new().on_device(device.clone()))?;
+    /// let gradient = device.allocate(4000)?; // … which backward computes …
+    /// let pass = reducer.begin()?;
+    /// pass.ready_on_device(0, Dtype::F32, gradient.source())?;
+    /// # Ok::<(), consort_train::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the buckets, or the gradient, lie elsewhere; when a part of it is there already, as parts are not
+    /// added up on a device; otherwise as [`ready`](Self::ready).
+    pub fn ready_on_device(&self, index: usize, dtype: Dtype, gradient: Source<'_>) -> Result<()> {
+        self.check(index, dtype, gradient.len())?;
+        let own = self.inner.settings.rules.space();
+        if own == Space::Host {
+            return Err(not_on_device());
+        }
+        if gradient.space() != own {
+            let (name, given) = (self.parameter(index)?.name(), gradient.space());
+            let what = format!(
+                "the gradient of parameter {name:?} is in memory of {given}, and buckets are in that of {own}: \
+                 compute it there, or give it from the host's memory by Pass::ready"
+            );
+            return Err(Error::Argument(what));
+        }
+        self.bring(index, || self.layout.fill_on_device(index, gradient))
+    }
+
     /// The same, with the gradient's memory: if it is as large as
     /// [`Options::adopt`](crate::Options::adopt) says, nothing is copied. The averages are there, too, and
     /// [`Reduced::take`] gives it back.
@@ -106,13 +145,22 @@ impl Pass {
     /// ```
     ///
     /// # Errors
-    /// As [`ready`](Self::ready), and that of `write`.
+    /// As [`ready`](Self::ready), and that of `write`; and when gradients are
+    /// [on a device](crate::Options::on_device), where `write` could not.
     pub fn ready_with<T: Plain>(
         &self,
         index: usize,
         write: impl FnOnce(&mut [T], bool) -> Result<()>,
     ) -> Result<()> {
         let parameter = self.parameter(index)?;
+        if let Space::Device(number) = self.inner.settings.rules.space() {
+            let name = parameter.name();
+            let what = format!(
+                "the gradient of parameter {name:?} travels in the memory of device {number}, where the host \
+                 cannot write it: use Pass::ready_on_device, or Pass::ready, or Pass::ready_in_place"
+            );
+            return Err(Error::Argument(what));
+        }
         let dtype = self.inner.settings.rules.dtype.unwrap_or(parameter.dtype());
         if dtype != T::DTYPE || parameter.is_sparse() {
             return Err(self.misfit(parameter, T::DTYPE, parameter.len()));
@@ -213,12 +261,40 @@ impl Pass {
     }
 
     /// The same, with something done as soon as a bucket is there, while others are on their way: an
-    /// optimizer's step, say. `each` is given parameters and their averages; those of
+    /// optimizer's step, say. `each` is given parameters and their averages, copied from the
+    /// [device](crate::Options::on_device) if they are there; those of
     /// [sparse](Parameter::sparse) ones are in what comes at the end.
     ///
     /// # Errors
     /// As [`finish`](Self::finish), and that of `each`, which ends the group for all.
-    pub fn finish_with(mut self, each: impl FnMut(usize, &[u8]) -> Result<()>) -> Result<Reduced> {
+    pub fn finish_with(self, mut each: impl FnMut(usize, &[u8]) -> Result<()>) -> Result<Reduced> {
+        let mut copy = Vec::new();
+        self.finish_each(|index, bucket, place| {
+            if bucket.device_memory().is_none() {
+                return each(index, bucket.part(place));
+            }
+            copy.resize(bucket.part_source(place).len(), 0);
+            bucket.download(place, &mut copy)?;
+            each(index, &copy)
+        })
+    }
+
+    /// The same for averages by their names, wherever they lie: on a
+    /// [device](crate::Options::on_device) nothing is copied.
+    ///
+    /// # Errors
+    /// As [`finish_with`](Self::finish_with).
+    pub fn finish_with_views(
+        self,
+        mut each: impl FnMut(usize, Source<'_>) -> Result<()>,
+    ) -> Result<Reduced> {
+        self.finish_each(|index, bucket, place| each(index, bucket.part_source(place)))
+    }
+
+    fn finish_each(
+        mut self,
+        each: impl FnMut(usize, &Bucket, usize) -> Result<()>,
+    ) -> Result<Reduced> {
         let (inner, layout, number) = (self.inner.clone(), self.layout.clone(), self.number);
         if self.mode == Mode::Local {
             self.is_over = true;
@@ -246,23 +322,22 @@ impl Pass {
     /// Waits for all buckets, and gives them with which parameters are used.
     fn average(
         &self,
-        mut each: impl FnMut(usize, &[u8]) -> Result<()>,
+        mut each: impl FnMut(usize, &Bucket, usize) -> Result<()>,
     ) -> Result<(Vec<Parcel>, Vec<bool>)> {
         let Self { inner, layout, number, .. } = self;
-        let mut each = |gradient: Gradient<'_>| {
-            let done = each(gradient.index, gradient.bytes);
-            done.map_err(|error| inner.give_up(error))
+        let mut each = |(index, bucket, place): (usize, &Bucket, usize)| {
+            each(index, bucket, place).map_err(|error| inner.give_up(error))
         };
         let (pending, used_here) = inner.close(*number, layout)?;
         let mut parcels: Vec<Parcel> = Vec::with_capacity(pending.len());
         for (index, pending) in pending.into_iter().enumerate() {
             let parcel = inner.came_back((*number, index), pending)?;
-            parcel.gradients().filter(|it| used_here[it.index]).try_for_each(&mut each)?;
+            parcel.gradients().filter(|it| used_here[it.0]).try_for_each(&mut each)?;
             parcels.push(parcel);
         }
         let is_used = inner.used_anywhere(&used_here)?;
         let late = parcels.iter().flat_map(Parcel::gradients);
-        late.filter(|it| is_used[it.index] && !used_here[it.index]).try_for_each(&mut each)?;
+        late.filter(|it| is_used[it.0] && !used_here[it.0]).try_for_each(&mut each)?;
         Ok((parcels, is_used))
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use consort::Dtype;
+use consort::{Dtype, Space};
 
 use crate::memory::Attic;
 
@@ -31,6 +31,10 @@ use crate::memory::Attic;
 /// needs the whole bucket for a moment, so an engine that writes places from several threads at once brings
 /// all gradients in place.
 ///
+/// On a [device](Self::space) addresses are the device's, and what the engine does there is in order with the
+/// device's default stream: what it has put into that before it says that a gradient is there belongs to the
+/// gradient.
+///
 /// ```
 /// use consort::Dtype;
 /// use consort_train::{Options, Parameter, Reducer};
@@ -52,6 +56,7 @@ use crate::memory::Attic;
 #[derive(Clone, Debug)]
 pub struct Places {
     generation: u64,
+    space: Space,
     all: Arc<[Option<Place>]>,
     _attic: Arc<Attic>,
 }
@@ -59,7 +64,7 @@ pub struct Places {
 /// Where one parameter's gradient lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Its first byte: the beginning of a cache line. The provenance of the memory is exposed.
+    /// Its first byte: the beginning of a cache line, in the memory that [`Places::space`] says. The provenance of the memory is exposed.
     pub address: usize,
     /// How many bytes it has.
     pub bytes: usize,
@@ -71,13 +76,23 @@ pub struct Place {
 }
 
 impl Places {
-    pub(crate) fn new(generation: u64, all: Vec<Option<Place>>, attic: Arc<Attic>) -> Self {
-        Self { generation, all: all.into(), _attic: attic }
+    pub(crate) fn new(
+        (generation, space): (u64, Space),
+        all: Vec<Option<Place>>,
+        attic: Arc<Attic>,
+    ) -> Self {
+        Self { generation, space, all: all.into(), _attic: attic }
     }
 
     /// Which buckets these are the places in: another number whenever they were made anew.
     pub fn generation(&self) -> u64 {
         self.generation
+    }
+
+    /// Which memory they are in: the host's, or that of the device of
+    /// [`Options::on_device`](crate::Options::on_device).
+    pub fn space(&self) -> Space {
+        self.space
     }
 
     /// Where a parameter's gradient lies; `None` if there is no such parameter, or it is

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use consort::Dtype;
 use consort::symm::Plain;
+use consort::{Dtype, Source, Target};
 
-use crate::bucket::Bucket;
+use crate::bucket::{Bucket, not_on_device};
 use crate::convert::convert;
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Parcel};
@@ -49,27 +49,72 @@ impl Reduced {
     /// # Errors
     /// When it is of another dtype: of the parameter's, or that of
     /// [`Options::reduce_as`](crate::Options::reduce_as); when it is [by rows](Self::rows); when it was
-    /// [taken](Self::take).
+    /// [taken](Self::take); when it is [on a device](Self::gradient_on_device).
     pub fn gradient<T: Plain>(&self, index: usize) -> Result<Option<&[T]>> {
         let Some((bucket, place)) = self.find(index)? else { return Ok(None) };
         self.check::<T>(index, bucket.dtype())?;
+        if let Some(memory) = bucket.device_memory() {
+            let (name, number) = (bucket.name_of(place), memory.device().number());
+            let what = format!(
+                "the gradient of {name:?} is in the memory of device {number}: Reduced::gradient_on_device has \
+                 it there, Reduced::copy_to_device copies it within the device, and Reduced::copy_to to the host"
+            );
+            return Err(Error::Argument(what));
+        }
         let bytes = bucket.part(place);
         Ok(Some(bytemuck::cast_slice(bytes)))
     }
 
-    /// Copies the average of a parameter's gradient, as numbers of the parameter's own dtype. Says
+    /// The average of a parameter's gradient in the memory of a device
+    /// ([`Options::on_device`](crate::Options::on_device)), if it has one on any rank: where it has travelled, nothing
+    /// is copied. What is put into the device's default stream before this is dropped may read it, and so may what
+    /// is done by then in others.
+    ///
+    /// # Errors
+    /// When gradients are on the host.
+    pub fn gradient_on_device(&self, index: usize) -> Result<Option<Source<'_>>> {
+        let Some((bucket, place)) = self.find(index)? else { return Ok(None) };
+        bucket.device_memory().ok_or_else(not_on_device)?;
+        Ok(Some(bucket.part_source(place)))
+    }
+
+    /// Copies the average of a parameter's gradient to other memory of the device where it is. Nobody waits for
+    /// the copy, which is in order with the device's default stream. Says whether the parameter has a gradient on
+    /// any rank.
+    ///
+    /// ```no_run
+    /// # use consort::Dtype;
+    /// # fn example(averages: &consort_train::Reduced, device: &consort::device::Device) -> consort_train::Result<()> {
+    /// let mut gradient = device.allocate(4000)?; // an engine's tensor
+    /// if averages.copy_to_device(0, gradient.target())? {
+    ///     // … the optimizer reads it …
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When the room is not as large as the gradient, or on another device; otherwise as
+    /// [`gradient_on_device`](Self::gradient_on_device).
+    pub fn copy_to_device(&self, index: usize, room: Target<'_>) -> Result<bool> {
+        let Some((bucket, place)) = self.find(index)? else { return Ok(false) };
+        self.check_room(index, room.len())?;
+        bucket.copy_to(place, room)?;
+        Ok(true)
+    }
+
+    /// Copies the average of a parameter's gradient to the host, as numbers of the parameter's own dtype. Says
     /// whether it has one on any rank.
     ///
     /// # Errors
     /// When the room is not as large as the gradient; otherwise as [`gradient`](Self::gradient).
     pub fn copy_to(&self, index: usize, room: &mut [u8]) -> Result<bool> {
         let Some((bucket, place)) = self.find(index)? else { return Ok(false) };
-        let parameter = &self.inner.parameters[index];
-        if room.len() != parameter.bytes() {
-            let (name, bytes) = (parameter.name(), parameter.bytes());
-            let what = format!("room of {} bytes for {bytes} of {name:?}", room.len());
-            return Err(Error::Argument(what));
+        self.check_room(index, room.len())?;
+        if bucket.download(place, room)? {
+            return Ok(true);
         }
+        let parameter = &self.inner.parameters[index];
         convert((bucket.dtype(), bucket.part(place)), (parameter.dtype(), room))?;
         Ok(true)
     }
@@ -137,9 +182,7 @@ impl Reduced {
         let (bucket, place) = self.layout.seat(index);
         match self.parcels.get(bucket) {
             None => Ok(None),
-            Some(Parcel::Dense(bucket)) if bucket.bytes().len() == bucket.size() => {
-                Ok(Some((bucket, place)))
-            }
+            Some(Parcel::Dense(bucket)) if bucket.is_there() => Ok(Some((bucket, place))),
             Some(Parcel::Dense(_)) => {
                 Err(Error::Argument(format!("the gradient of {:?} was taken before", name())))
             }
@@ -148,6 +191,16 @@ impl Reduced {
                 Err(Error::Argument(what))
             }
         }
+    }
+
+    /// Whether so many bytes are as many as a parameter's gradient has.
+    fn check_room(&self, index: usize, given: usize) -> Result<()> {
+        let parameter = &self.inner.parameters[index];
+        let (name, bytes) = (parameter.name(), parameter.bytes());
+        if given == bytes {
+            return Ok(());
+        }
+        Err(Error::Argument(format!("room of {given} bytes for {bytes} of {name:?}")))
     }
 
     fn check<T: Plain>(&self, index: usize, dtype: Dtype) -> Result<()> {

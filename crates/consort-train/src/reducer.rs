@@ -9,13 +9,15 @@ mod state;
 use std::sync::Arc;
 use std::time::Instant;
 
-use consort::Group;
+use consort::device::Device;
+use consort::{Group, ReduceOp, Space};
 
 pub(crate) use self::inner::Inner;
 use self::ledger::Ledger;
 use self::state::{Phase, Running, State};
 use crate::agreement::agree;
 use crate::error::{Error, Result};
+use crate::hook::average_by;
 use crate::join::{Join, Uneven};
 use crate::options::Options;
 use crate::parameter::Parameter;
@@ -64,7 +66,7 @@ impl Reducer {
     pub fn new(group: &Group, parameters: Vec<Parameter>, options: Options) -> Result<Self> {
         let Options { settings, hook } = options;
         agree(group, &parameters, &settings, &*hook)?;
-        settings.check(&parameters)?;
+        settings.check(&parameters, &*hook)?;
         Ok(Self { inner: Arc::new(Inner::new(group, parameters, settings, hook)?) })
     }
 
@@ -90,8 +92,18 @@ impl Reducer {
     /// is averaged. Nothing travels.
     ///
     /// # Errors
-    /// As [`begin`](Self::begin).
+    /// As [`begin`](Self::begin); and when gradients are [on a device](Options::on_device), where nobody adds them
+    /// up but the engine, [in their places](Options::in_place).
     pub fn begin_local(&self) -> Result<Pass> {
+        let rules = &self.inner.settings.rules;
+        if let (Space::Device(number), false) = (rules.space(), rules.in_place) {
+            let what = format!(
+                "gradients of local passes are not added up in the memory of device {number}: let the engine add \
+                 them up and give the sum in a pass that is averaged, or have it write gradients in place \
+                 (Options::in_place)"
+            );
+            return Err(Error::Argument(what));
+        }
         self.start(Mode::Local)
     }
 
@@ -114,6 +126,11 @@ impl Reducer {
     /// The ranks.
     pub fn group(&self) -> Group {
         self.inner.launcher().group.clone()
+    }
+
+    /// The device in whose memory gradients are kept, if they are ([`Options::on_device`]).
+    pub fn device(&self) -> Option<&Device> {
+        self.inner.settings.rules.device.as_ref()
     }
 
     /// The parameters in each bucket, in the order in which buckets travel.
@@ -187,9 +204,10 @@ impl Reducer {
         state.pass += 1;
         let layout = state.layout.clone();
         let ledger = Ledger::new(layout.members(), &state.comes);
-        let never = state.comes.iter().enumerate().filter(|(_, comes)| **comes == 0);
-        for (index, _) in never {
-            layout.complete(index);
+        let mut never = state.comes.iter().enumerate().filter(|(_, comes)| **comes == 0);
+        if let Err(error) = never.try_for_each(|(index, _)| layout.complete(index).map(drop)) {
+            drop(state);
+            return Err(self.inner.give_up(error));
         }
         let record = Record::new(state.comes.len(), state.forward.take(), Instant::now());
         state.phase = Phase::Running(Box::new(Running { ledger, mode, record }));
@@ -199,6 +217,23 @@ impl Reducer {
     /// Whether a pass can begin.
     pub(crate) fn check_idle(&self) -> Result<()> {
         self.inner.state().check_idle()
+    }
+
+    /// Whether sums can be divided by fewer than all ranks.
+    ///
+    /// # Errors
+    /// When they are on devices, and some are of whole numbers: on every rank alike.
+    pub(crate) fn check_division(&self) -> Result<()> {
+        let is_odd = |it: &&Parameter| average_by(it.dtype(), 1, 2) == ReduceOp::Sum;
+        match self.parameters().iter().find(is_odd) {
+            Some(odd) if self.device().is_some() => Err(Error::Argument(format!(
+                "gradients of parameter {:?} are of {}, whose sums are divided by the number of all ranks on \
+                 devices: say Uneven::DivideByWorld",
+                odd.name(),
+                odd.dtype()
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// By how much sums are divided from now on.

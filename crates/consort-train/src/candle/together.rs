@@ -5,24 +5,12 @@ use std::collections::BTreeMap;
 use candle_core::Var;
 use consort::Group;
 
+pub(crate) use crate::agreement::all_well;
 use crate::agreement::{gather, in_lines};
 use crate::candle::model::{Model, set};
 use crate::candle::numbers::{dtype, is_learned, with_bytes};
 use crate::candle::options::Buffers;
 use crate::error::{Error, Result};
-
-/// Whether all is well on every rank, which is asked of each: `mine` says what is not.
-///
-/// # Errors
-/// [`Error::Elsewhere`], the same on every rank, if it is not.
-pub(crate) fn all_well(group: &Group, what: &'static str, mine: Option<String>) -> Result<()> {
-    let all = gather(group, mine.unwrap_or_default().as_bytes())?;
-    let first = all.iter().enumerate().find(|(_, words)| !words.is_empty());
-    first.map_or(Ok(()), |(rank, words)| {
-        let reason = String::from_utf8_lossy(words).into_owned();
-        Err(Error::Elsewhere { rank, what, reason })
-    })
-}
 
 /// Whether all ranks have the same buffers, and treat them in the same way.
 ///

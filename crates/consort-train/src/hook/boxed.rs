@@ -28,6 +28,10 @@ impl CommHook for Box<dyn CommHook> {
     fn reset(&mut self) {
         (**self).reset();
     }
+
+    fn works_on_devices(&self) -> bool {
+        (**self).works_on_devices()
+    }
 }
 
 #[cfg(test)]

@@ -36,4 +36,8 @@ impl CommHook for Noop {
     fn start(&mut self, bucket: Bucket, _round: &Round<'_>) -> Result<Pending> {
         Ok(Pending::new(move || Ok(bucket)))
     }
+
+    fn works_on_devices(&self) -> bool {
+        true
+    }
 }

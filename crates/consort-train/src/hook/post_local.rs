@@ -140,6 +140,10 @@ impl CommHook for PostLocalSgd {
             Part::Given(None) | Part::Lapsed(_) => {}
         }
     }
+
+    fn works_on_devices(&self) -> bool {
+        true
+    }
 }
 
 impl Part {

@@ -133,7 +133,7 @@ impl Inner {
         let mut absent = Vec::new();
         for &(index, came) in &missing {
             // What local passes have left counts as well.
-            is_used[index] = layout.complete(index);
+            is_used[index] = layout.complete(index).map_err(|error| self.give_up(error))?;
             if !is_used[index] {
                 absent.push(index);
             } else if came > 0 && !is_counting {

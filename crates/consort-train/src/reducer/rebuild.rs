@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use consort::{Call, Dtype, Group, ReduceOp, Target};
+use consort::device::Device;
+use consort::{Call, Dtype, Group, ReduceOp};
 
 use super::inner::Inner;
 use super::state::State;
@@ -38,7 +39,7 @@ impl Inner {
     /// The best sizes, as rank 0 finds, on all ranks.
     fn tune(&self, state: &State, group: &Group, order: &[usize]) -> Result<Advice> {
         let bytes = self.parameters.iter().map(Parameter::bytes).sum();
-        let cost = measure(group, bytes)?;
+        let cost = measure(group, bytes, self.settings.rules.device.as_ref())?;
         let mut advice = Advice::none(&state.caps);
         if let (Some(last), Some(cost)) = (state.tally.last(), &cost) {
             let at = |&index: &usize| (index, last.ready[index].unwrap_or(last.backward));
@@ -64,8 +65,12 @@ impl Inner {
         let buckets = assign(&self.parameters, order, &caps, |it| rules.is_alone(it));
         if buckets != state.layout.members() {
             let made = (group, state.generation + 1);
+            if rules.device.is_some() {
+                // A device has no room for gradients twice.
+                state.layout.release();
+            }
             let new = Layout::new(&self.parameters, buckets, rules, made)?;
-            new.take_over(&state.layout);
+            new.take_over(&state.layout)?;
             state.generation += 1;
             state.layout = Arc::new(new);
         }
@@ -82,13 +87,16 @@ fn as_rank_0_saw(group: &Group, order: Vec<usize>) -> Result<Vec<usize>> {
 }
 
 /// How long the group takes for how many bytes, up to this many. Every rank has to call it.
-fn measure(group: &Group, most: usize) -> Result<Option<Cost>> {
+fn measure(group: &Group, most: usize, device: Option<&Device>) -> Result<Option<Cost>> {
     let mut points = Vec::new();
     for bytes in SIZES.into_iter().filter(|&bytes| bytes <= most.max(SIZES[0])) {
-        let mut memory = Memory::shared(bytes, group)?;
+        let mut memory = match device {
+            Some(device) => Memory::on_device(bytes, device)?,
+            None => Memory::shared(bytes, group)?,
+        };
         for turn in 0..=TURNS {
             let (dtype, op) = (Dtype::F32, ReduceOp::Avg);
-            let output = Target::from(memory.bytes_mut());
+            let output = memory.target();
             let began = Instant::now();
             group.call(&Call::AllReduce { dtype, op, input: output.into(), output })?;
             if turn > 0 {

@@ -9,7 +9,7 @@ use super::ledger::Ledger;
 use crate::assign::{Caps, assign};
 use crate::error::{Error, Result};
 use crate::layout::Layout;
-use crate::options::Settings;
+use crate::options::{Settings, try_out};
 use crate::parameter::Parameter;
 use crate::pass::Mode;
 use crate::stats::Tally;
@@ -79,7 +79,7 @@ impl State {
     /// so-manieth time. Every rank of the group has to call it.
     ///
     /// # Errors
-    /// Why the group has ended, if it has.
+    /// When gradients cannot be kept and averaged on devices as is wanted; why the group has ended, if it has.
     pub(crate) fn new(
         parameters: &[Parameter],
         settings: &Settings,
@@ -87,6 +87,9 @@ impl State {
         (pass, generation): (u64, u64),
     ) -> Result<Self> {
         let Settings { caps, is_static, rules, .. } = settings;
+        if let Some(device) = &rules.device {
+            try_out(group, device, parameters)?;
+        }
         // Gradients mostly come from the last parameter to the first.
         let order = (0..parameters.len()).rev();
         let buckets = assign(parameters, order, caps, |parameter| rules.is_alone(parameter));

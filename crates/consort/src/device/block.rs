@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 
 use consort_sys::view::{Source, Target};
 
-/// Bytes of a device that the driver has handed out. It is an address there, which is not looked at here.
+/// Bytes of a device, which the driver has handed out to us or to somebody else. It is an address there, which is not looked at here.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     start: NonNull<u8>,
@@ -24,6 +24,12 @@ impl Block {
     /// As many bytes as the driver was asked for.
     pub(super) fn new(start: NonNull<u8>, len: usize) -> Self {
         Self { start, len }
+    }
+
+    /// Bytes that somebody else has, and has a name for.
+    pub(super) fn of(named: Source<'_>) -> Self {
+        let start = NonNull::new(named.as_ptr().cast_mut()).expect("a view begins somewhere");
+        Self { start, len: named.len() }
     }
 
     pub(super) fn len(self) -> usize {

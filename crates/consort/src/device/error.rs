@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 
 use consort_sys::dl::{Library, NotLoaded};
+use consort_sys::view::Space;
 
 /// A number that the driver answers with. Those it does not know today are errors, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,6 +56,17 @@ pub enum DeviceError {
         given: usize,
         /// How many there are.
         there: usize,
+    },
+    /// Bytes lie in another memory.
+    #[error(
+        "bytes of {given} cannot be copied within {own}: Memory::read and Memory::write move bytes between \
+         a device and the host"
+    )]
+    Elsewhere {
+        /// Where the bytes lie that were given.
+        given: Space,
+        /// Where they should.
+        own: Space,
     },
 }
 

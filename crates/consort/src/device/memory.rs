@@ -2,8 +2,9 @@
 #![allow(unsafe_code)]
 
 use std::fmt;
+use std::ops::Range;
 
-use consort_sys::view::{Source, Target};
+use consort_sys::view::{Source, Space, Target};
 
 use super::block::Block;
 use super::{Device, DeviceError};
@@ -56,6 +57,50 @@ impl Memory {
         if bytes.is_empty() { Ok(()) } else { self.device.enter()?.read(part, bytes) }
     }
 
+    /// Copies bytes of the same device to it, from a place on: this device's own, or those of somebody who has a
+    /// name for them. Nobody waits: it is done when the default stream has come to it, and what is put there
+    /// later finds the copy.
+    ///
+    /// ```no_run
+    /// use consort::device::Driver;
+    ///
+    /// let device = Driver::load()?.device(0)?;
+    /// let (mut bucket, gradient) = (device.allocate(1 << 20)?, device.allocate(4000)?);
+    /// bucket.fill(0..1 << 20, 0)?;
+    /// bucket.copy_from(256, gradient.source())?;
+    /// # Ok::<(), consort::device::DeviceError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When they do not fit, or lie elsewhere, or the driver fails.
+    pub fn copy_from(&mut self, at: usize, source: Source<'_>) -> Result<(), DeviceError> {
+        self.check(source.space())?;
+        let part = self.part(at, source.len())?;
+        if source.is_empty() { Ok(()) } else { self.device.enter()?.copy(part, Block::of(source)) }
+    }
+
+    /// Copies bytes from it, from a place on, to others of the same device, in the same way.
+    ///
+    /// # Errors
+    /// When there are not so many, or they lie elsewhere, or the driver fails.
+    pub fn copy_to(&self, at: usize, target: Target<'_>) -> Result<(), DeviceError> {
+        self.check(target.space())?;
+        let part = self.part(at, target.len())?;
+        if target.is_empty() {
+            return Ok(());
+        }
+        self.device.enter()?.copy(Block::of(target.into()), part)
+    }
+
+    /// Sets some of the bytes to the same value, in the same way.
+    ///
+    /// # Errors
+    /// When there are not so many, or the driver fails.
+    pub fn fill(&mut self, range: Range<usize>, byte: u8) -> Result<(), DeviceError> {
+        let part = self.part(range.start, range.len())?;
+        if range.is_empty() { Ok(()) } else { self.device.enter()?.fill(part, byte) }
+    }
+
     /// Their name for calls that read them.
     pub fn source(&self) -> Source<'_> {
         // SAFETY: they are given back when this is dropped.
@@ -66,6 +111,12 @@ impl Memory {
     pub fn target(&mut self) -> Target<'_> {
         // SAFETY: they are given back when this is dropped.
         unsafe { self.block.target(self.device.number()) }
+    }
+
+    /// Whether what is to be copied within the device lies there.
+    fn check(&self, given: Space) -> Result<(), DeviceError> {
+        let own = Space::Device(self.device.number());
+        if given == own { Ok(()) } else { Err(DeviceError::Elsewhere { given, own }) }
     }
 
     fn part(&self, at: usize, len: usize) -> Result<Block, DeviceError> {

@@ -5,7 +5,7 @@
 //! the types above see to.
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_void};
 use std::ptr::{self, NonNull};
 
 use consort_sys::dl::Library;
@@ -51,6 +51,8 @@ pub(super) struct Table {
     free: unsafe extern "C" fn(u64) -> c_int,
     copy_in: unsafe extern "C" fn(u64, *const c_void, usize) -> c_int,
     copy_out: unsafe extern "C" fn(*mut c_void, u64, usize) -> c_int,
+    copy_within: unsafe extern "C" fn(u64, u64, usize) -> c_int,
+    set: unsafe extern "C" fn(u64, c_uchar, usize) -> c_int,
     error_string: unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int,
 }
 
@@ -111,6 +113,8 @@ table! {
     free: c"cuMemFree_v2",
     copy_in: c"cuMemcpyHtoD_v2",
     copy_out: c"cuMemcpyDtoH_v2",
+    copy_within: c"cuMemcpyDtoD_v2",
+    set: c"cuMemsetD8_v2",
     error_string: c"cuGetErrorString",
 }
 
@@ -233,6 +237,20 @@ impl Table {
     pub(super) fn read(&self, from: Block, bytes: &mut [u8]) -> Result<(), DeviceError> {
         assert_eq!(from.len(), bytes.len(), "a copy is as long as what it is made of");
         call!(self, copy_out(bytes.as_mut_ptr().cast(), from.address(), bytes.len()))
+    }
+
+    /// Copies from memory of a device to memory of the same. It is put into the default stream, and not waited for.
+    ///
+    /// # Panics
+    /// When there is not as much of both.
+    pub(super) fn copy(&self, to: Block, from: Block) -> Result<(), DeviceError> {
+        assert_eq!(to.len(), from.len(), "a copy is as long as what it is made of");
+        call!(self, copy_within(to.address(), from.address(), from.len()))
+    }
+
+    /// Sets every byte of memory of a device, in the same way.
+    pub(super) fn fill(&self, block: Block, byte: u8) -> Result<(), DeviceError> {
+        call!(self, set(block.address(), byte, block.len()))
     }
 
     fn made(&self, function: &'static str, handle: *mut c_void) -> Result<Handle, DeviceError> {
