@@ -5,10 +5,11 @@
 //! the types above see to.
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_void};
 use std::ptr::{self, NonNull};
 
 use consort_sys::dl::Library;
+use consort_sys::view::{Source, Space, Target};
 
 use super::block::Block;
 use super::error::{Code, DeviceError};
@@ -51,6 +52,8 @@ pub(super) struct Table {
     free: unsafe extern "C" fn(u64) -> c_int,
     copy_in: unsafe extern "C" fn(u64, *const c_void, usize) -> c_int,
     copy_out: unsafe extern "C" fn(*mut c_void, u64, usize) -> c_int,
+    copy: unsafe extern "C" fn(u64, u64, usize) -> c_int,
+    set: unsafe extern "C" fn(u64, c_uchar, usize) -> c_int,
     error_string: unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int,
 }
 
@@ -111,6 +114,8 @@ table! {
     free: c"cuMemFree_v2",
     copy_in: c"cuMemcpyHtoD_v2",
     copy_out: c"cuMemcpyDtoH_v2",
+    copy: c"cuMemcpyDtoD_v2",
+    set: c"cuMemsetD8_v2",
     error_string: c"cuGetErrorString",
 }
 
@@ -222,7 +227,16 @@ impl Table {
     /// # Panics
     /// When there is not as much of it.
     pub(super) fn write(&self, to: Block, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.write_from(to, bytes.into())
+    }
+
+    /// As [`write`](Self::write), from memory of the host that others may write to.
+    ///
+    /// # Panics
+    /// When the two are not as long, or the bytes are not the host's.
+    pub(super) fn write_from(&self, to: Block, bytes: Source<'_>) -> Result<(), DeviceError> {
         assert_eq!(to.len(), bytes.len(), "a copy is as long as what it is made of");
+        assert_eq!(bytes.space(), Space::Host, "the processor can read it");
         call!(self, copy_in(to.address(), bytes.as_ptr().cast(), bytes.len()))
     }
 
@@ -231,8 +245,32 @@ impl Table {
     /// # Panics
     /// When there is not as much of it.
     pub(super) fn read(&self, from: Block, bytes: &mut [u8]) -> Result<(), DeviceError> {
+        self.read_into(from, bytes.into())
+    }
+
+    /// As [`read`](Self::read), to memory of the host that others may read.
+    ///
+    /// # Panics
+    /// When the two are not as long, or the bytes are not the host's, or are those of `bool`.
+    pub(super) fn read_into(&self, from: Block, bytes: Target<'_>) -> Result<(), DeviceError> {
         assert_eq!(from.len(), bytes.len(), "a copy is as long as what it is made of");
+        assert_eq!(bytes.space(), Space::Host, "the processor can write it");
+        assert!(!bytes.holds_truths(), "any byte may be written there");
         call!(self, copy_out(bytes.as_mut_ptr().cast(), from.address(), bytes.len()))
+    }
+
+    /// Copies from one place of devices' memory to another.
+    ///
+    /// # Panics
+    /// When the two are not as long.
+    pub(super) fn copy(&self, to: Block, from: Block) -> Result<(), DeviceError> {
+        assert_eq!(to.len(), from.len(), "a copy is as long as what it is made of");
+        call!(self, copy(to.address(), from.address(), from.len()))
+    }
+
+    /// Sets every byte of some memory of a device.
+    pub(super) fn set(&self, what: Block, byte: u8) -> Result<(), DeviceError> {
+        call!(self, set(what.address(), byte, what.len()))
     }
 
     fn made(&self, function: &'static str, handle: *mut c_void) -> Result<Handle, DeviceError> {

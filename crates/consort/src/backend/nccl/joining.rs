@@ -26,8 +26,11 @@ impl Nccl {
         let comm = comm.map_err(Error::Argument)?;
         let (me, world) = (group.rank().index(), group.world());
         let order = Order::default();
-        let inner = Inner { me, world, lookout, control, device, stream, comm: Some(comm), order };
-        Ok(Self { inner: Arc::new(inner), jobs: Mutex::new(None) })
+        let (comm, sides, keepers) = (Some(comm), Mutex::default(), Mutex::default());
+        let inner =
+            Inner { me, world, lookout, control, device, stream, comm, order, sides, keepers };
+        let (jobs, requests) = (Mutex::new(None), Mutex::new(0));
+        Ok(Self { inner: Arc::new(inner), jobs, requests })
     }
 }
 
@@ -49,7 +52,7 @@ impl Equipment {
 }
 
 /// Rank 0 makes an id, and all come to it.
-fn meet(control: &Group, library: Library, device: &Device) -> Result<Comm, String> {
+pub(super) fn meet(control: &Group, library: Library, device: &Device) -> Result<Comm, String> {
     let (me, world) = (control.rank().get(), control.world() as u32);
     let made = (me == 0).then(|| Bootstrap::new(library));
     // All zero: there is none, and rank 0 says why.
@@ -76,7 +79,7 @@ fn meet(control: &Group, library: Library, device: &Device) -> Result<Comm, Stri
 ///
 /// # Errors
 /// When a rank lacks something.
-fn report(control: &Group, call: &'static str, lack: Option<&String>) -> Result<()> {
+pub(super) fn report(control: &Group, call: &'static str, lack: Option<&String>) -> Result<()> {
     let mut mine = [0_u8; TEXT];
     if let Some(text) = lack {
         mine[0] = 1;
