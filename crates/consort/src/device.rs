@@ -24,8 +24,10 @@
 
 mod block;
 pub mod calls;
+mod copy;
 mod error;
 mod memory;
+mod region;
 mod stream;
 mod table;
 
@@ -38,8 +40,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use consort_sys::dl::Library;
 
+pub(crate) use self::block::Block;
 pub use self::error::{Code, DeviceError};
 pub use self::memory::Memory;
+pub use self::region::Region;
 pub use self::stream::{Event, Stream};
 use self::table::{Handle, Table};
 
@@ -177,6 +181,12 @@ impl Device {
     /// When the driver fails.
     pub fn make_current(&self) -> Result<(), DeviceError> {
         self.0.driver.table.make_current(self.0.context)
+    }
+
+    /// Has libraries that use CUDA work with this device in `body`, on this thread.
+    pub(crate) fn inside<T>(&self, body: impl FnOnce() -> T) -> Result<T, DeviceError> {
+        let _inside = self.enter()?;
+        Ok(body())
     }
 
     /// Has this thread work with it, until what this gives is dropped.

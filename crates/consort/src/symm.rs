@@ -68,8 +68,10 @@
 //! | [`raw`](Symmetric::raw) | several copies, while other ranks may copy as well |
 
 mod access;
+mod anywhere;
 mod block;
 mod commons;
+mod device;
 mod direct;
 mod kept;
 mod line;
@@ -88,8 +90,10 @@ use std::time::Duration;
 pub use consort_sys::window::Plain;
 
 pub use self::access::{Raw, Window};
+pub use self::anywhere::SymmetricMemory;
 pub(crate) use self::block::Held;
 pub(crate) use self::commons::Commons;
+pub use self::device::DeviceSymmetric;
 pub use self::kept::Kept;
 use self::memory::Memory;
 pub use self::options::Options;

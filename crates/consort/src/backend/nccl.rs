@@ -14,17 +14,19 @@
 //! ```
 //!
 //! The communicator has a stream of its own, which waits for all that the device's default stream was given
-//! before the call.
+//! before the call. Symmetric memory has a communicator and a stream of its own ([`side`]).
 
 mod agreement;
 mod issue;
 mod joining;
 mod order;
+mod side;
 mod watch;
 
+use std::fmt::{self, Display};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -32,6 +34,7 @@ use consort_store::Deadline;
 use consort_sys::dtype::{Dtype, ReduceOp};
 
 use self::order::{Order, Place, Ticket};
+pub(crate) use self::side::{Bell, Missed, Side};
 use super::{Backend, Capabilities, Terms};
 use crate::call::{Call, Description, Operation, Within};
 use crate::delivery::Delivery;
@@ -49,6 +52,8 @@ pub(crate) struct Nccl {
     inner: Arc<Inner>,
     /// To the thread that carries out what was submitted, once there is one.
     jobs: Mutex<Option<Sender<(Place, Job)>>>,
+    /// How often symmetric memory was asked for.
+    requests: Mutex<u64>,
 }
 
 /// What it does so with.
@@ -65,6 +70,10 @@ struct Inner {
     /// There until the end.
     comm: Option<Comm>,
     order: Order,
+    /// The group's symmetric memory.
+    sides: Mutex<Vec<Weak<Side>>>,
+    /// Whoever gives it back, and says nothing until that is done.
+    keepers: Mutex<Vec<Receiver<()>>>,
 }
 
 impl Nccl {
@@ -73,7 +82,7 @@ impl Nccl {
     /// # Errors
     /// When the system gives no thread. The job counts as failed then, and has no place any more.
     fn hand_over(&self, place: Place, job: Job) -> std::io::Result<()> {
-        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut jobs = lock(&self.jobs);
         if jobs.is_none() {
             let (sender, receiver) = channel();
             let inner = self.inner.clone();
@@ -102,17 +111,17 @@ impl Inner {
         }
         let told = Description::of(call, self.world, Within::Nothing);
         let told = told.made_for(terms.purpose, terms.sizes);
-        let wait = Wait { call: &told, number, until, began: Instant::now() };
+        let wait = Wait { call: &OnDevices(&told), number, until, began: Instant::now() };
         self.lookout.diary().begin(number, &told, terms.site);
-        let done = self.agree_and_do(call, &wait);
+        let done = self.agree_and_do(call, &told, &wait);
         self.lookout.diary().end(number, &told, done.is_ok(), 0);
         done
     }
 
-    fn agree_and_do(&self, call: &Call<'_>, wait: &Wait<'_>) -> Result<()> {
-        self.agree(wait)?;
+    fn agree_and_do(&self, call: &Call<'_>, told: &Description, wait: &Wait<'_>) -> Result<()> {
+        self.agree(told, wait)?;
         match self.launch(call, wait)? {
-            Some(event) => self.watch(&event, wait),
+            Some(event) => self.watch(self.comm(), &event, wait),
             None => Ok(()),
         }
     }
@@ -173,10 +182,10 @@ impl Inner {
     /// Ends what the device does for the group, and the wait of those who are about to agree.
     #[cold]
     fn end(&self) {
-        self.control.abort("the group has ended");
-        if let Err(error) = self.comm().abort() {
-            tracing::warn!("the communicator of a group that has ended cannot be: {error}");
-        }
+        self.control.abort(ENDED);
+        give_up(self.comm());
+        let sides: Vec<_> = lock(&self.sides).iter().filter_map(Weak::upgrade).collect();
+        sides.iter().for_each(|side| side.abort());
     }
 }
 
@@ -184,6 +193,10 @@ impl Drop for Inner {
     /// The others may need this rank's end of the communicator for a while: they have not all done their last
     /// call. So a thread ends it, which is not waited for long.
     fn drop(&mut self) {
+        let until = Instant::now() + LINGER;
+        for keeper in lock(&self.keepers).drain(..) {
+            let _ = keeper.recv_timeout(until.saturating_duration_since(Instant::now()));
+        }
         let Some(comm) = self.comm.take().filter(|_| !self.lookout.has_ended()) else { return };
         let (device, ended) = (self.device.clone(), channel());
         let (tell, told) = ended;
@@ -296,9 +309,20 @@ pub(crate) fn no_messages() -> Error {
     )
 }
 
-/// A call that this rank waits in.
+/// Ends what the device does for a group that has ended.
+fn give_up(comm: &Comm) {
+    if let Err(error) = comm.abort() {
+        tracing::warn!("the communicator of a group that has ended cannot be: {error}");
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Something that this rank waits in.
 struct Wait<'a> {
-    call: &'a Description,
+    call: &'a dyn Display,
     number: u64,
     until: Deadline,
     began: Instant,
@@ -306,13 +330,18 @@ struct Wait<'a> {
 
 impl Wait<'_> {
     fn waiting(&self) -> Waiting {
-        Waiting { call: on_devices(self.call), number: self.number, waited: self.began.elapsed() }
+        let (call, waited) = (self.call.to_string(), self.began.elapsed());
+        Waiting { call, number: self.number, waited }
     }
 }
 
 /// A call in words that tell it from those on the host's memory, which are counted by themselves.
-fn on_devices(call: &Description) -> String {
-    format!("{call} on devices")
+struct OnDevices<'a>(&'a Description);
+
+impl Display for OnDevices<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on devices", self.0)
+    }
 }
 
 /// Why not to wait for NCCL any longer, if there is a reason.
@@ -342,6 +371,8 @@ static CAPABILITIES: Capabilities = Capabilities {
     abort_reaches_all: true,
     notices_death: true,
 };
+/// What those hear who are about to agree, or to tell each other something.
+const ENDED: &str = "the group has ended";
 /// How long one who leaves waits for the others to let it go.
 const LINGER: Duration = Duration::from_secs(2);
 /// Those that NCCL has, and `bool`.

@@ -7,7 +7,7 @@ use consort_sys::view::{Source, Target};
 
 /// Bytes of a device, which the driver has handed out to us or to somebody else. It is an address there, which is not looked at here.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Block {
+pub(crate) struct Block {
     start: NonNull<u8>,
     len: usize,
 }
@@ -19,10 +19,10 @@ unsafe impl Sync for Block {}
 
 impl Block {
     /// No bytes at all.
-    pub(super) const NONE: Self = Self { start: NonNull::dangling(), len: 0 };
+    pub(crate) const NONE: Self = Self { start: NonNull::dangling(), len: 0 };
 
     /// As many bytes as the driver was asked for.
-    pub(super) fn new(start: NonNull<u8>, len: usize) -> Self {
+    pub(crate) fn new(start: NonNull<u8>, len: usize) -> Self {
         Self { start, len }
     }
 
@@ -32,17 +32,17 @@ impl Block {
         Self { start, len: named.len() }
     }
 
-    pub(super) fn len(self) -> usize {
+    pub(crate) fn len(self) -> usize {
         self.len
     }
 
     /// The address, as the driver has it.
-    pub(super) fn address(self) -> u64 {
+    pub(crate) fn address(self) -> u64 {
         self.start.as_ptr().expose_provenance() as u64
     }
 
     /// So many of them from a place on, if there are.
-    pub(super) fn part(self, at: usize, len: usize) -> Option<Self> {
+    pub(crate) fn part(self, at: usize, len: usize) -> Option<Self> {
         at.checked_add(len).filter(|&end| end <= self.len)?;
         // SAFETY: the place is within the bytes.
         Some(Self { start: unsafe { self.start.add(at) }, len })
@@ -52,7 +52,7 @@ impl Block {
     ///
     /// # Safety
     /// For `'a` they are not given back to the driver, whose device has this number.
-    pub(super) unsafe fn source<'a>(self, device: u16) -> Source<'a> {
+    pub(crate) unsafe fn source<'a>(self, device: u16) -> Source<'a> {
         // SAFETY: the caller promises it.
         unsafe { Source::on_device(self.start, self.len, device) }
     }
@@ -61,7 +61,7 @@ impl Block {
     ///
     /// # Safety
     /// As for [`source`](Self::source).
-    pub(super) unsafe fn target<'a>(self, device: u16) -> Target<'a> {
+    pub(crate) unsafe fn target<'a>(self, device: u16) -> Target<'a> {
         // SAFETY: the caller promises it.
         unsafe { Target::on_device(self.start, self.len, device) }
     }

@@ -17,20 +17,21 @@
 
 use consort_sys::dtype::{Dtype, ReduceOp};
 
-use super::Memory;
+use super::{Memory, Region};
 use crate::call::{Call, Inputs, Outputs};
 use crate::group::Rank;
 use crate::job::{Lists, OwnedCall};
 
-/// A call on memory of a device, and that memory.
+/// A call on memory of a device, and that memory: [`Memory`] of its own, or another [`Region`], such as that of
+/// [symmetric memory](crate::symm::DeviceSymmetric).
 #[derive(Debug)]
-pub struct OnDevice {
+pub struct OnDevice<M = Memory> {
     what: What,
     dtype: Dtype,
     /// What is read, if that is not what is written.
-    pub input: Option<Memory>,
+    pub input: Option<M>,
     /// What is written.
-    pub output: Memory,
+    pub output: M,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -43,35 +44,35 @@ enum What {
 }
 
 /// As [`Group::all_reduce`](crate::Group::all_reduce).
-pub fn all_reduce(memory: Memory, dtype: Dtype, op: ReduceOp) -> OnDevice {
+pub fn all_reduce<M: Region>(memory: M, dtype: Dtype, op: ReduceOp) -> OnDevice<M> {
     OnDevice { what: What::AllReduce(op), dtype, input: None, output: memory }
 }
 
 /// As [`Group::broadcast`](crate::Group::broadcast).
-pub fn broadcast(memory: Memory, dtype: Dtype, root: impl Into<Rank>) -> OnDevice {
+pub fn broadcast<M: Region>(memory: M, dtype: Dtype, root: impl Into<Rank>) -> OnDevice<M> {
     OnDevice { what: What::Broadcast(root.into()), dtype, input: None, output: memory }
 }
 
 /// As [`Group::all_gather`](crate::Group::all_gather).
-pub fn all_gather(input: Memory, output: Memory, dtype: Dtype) -> OnDevice {
+pub fn all_gather<M: Region>(input: M, output: M, dtype: Dtype) -> OnDevice<M> {
     OnDevice { what: What::AllGather, dtype, input: Some(input), output }
 }
 
 /// As [`Group::reduce_scatter`](crate::Group::reduce_scatter).
-pub fn reduce_scatter(input: Memory, output: Memory, dtype: Dtype, op: ReduceOp) -> OnDevice {
+pub fn reduce_scatter<M: Region>(input: M, output: M, dtype: Dtype, op: ReduceOp) -> OnDevice<M> {
     OnDevice { what: What::ReduceScatter(op), dtype, input: Some(input), output }
 }
 
 /// As [`Group::all_to_all`](crate::Group::all_to_all).
-pub fn all_to_all(input: Memory, output: Memory, dtype: Dtype) -> OnDevice {
+pub fn all_to_all<M: Region>(input: M, output: M, dtype: Dtype) -> OnDevice<M> {
     OnDevice { what: What::AllToAll, dtype, input: Some(input), output }
 }
 
-impl OwnedCall for OnDevice {
+impl<M: Region> OwnedCall for OnDevice<M> {
     fn call<'a>(&'a mut self, _lists: &'a mut Lists<'a>) -> Call<'a> {
         let Self { what, dtype, input, output } = self;
         let (dtype, output) = (*dtype, output.target());
-        let input = input.as_ref().map_or(output.into(), Memory::source);
+        let input = input.as_ref().map_or(output.into(), Region::source);
         match *what {
             What::AllReduce(op) => Call::AllReduce { dtype, op, input, output },
             What::Broadcast(root) => Call::Broadcast { dtype, root, buffer: output },

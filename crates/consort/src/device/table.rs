@@ -9,6 +9,7 @@ use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_void};
 use std::ptr::{self, NonNull};
 
 use consort_sys::dl::Library;
+use consort_sys::view::{Source, Space, Target};
 
 use super::block::Block;
 use super::error::{Code, DeviceError};
@@ -226,7 +227,16 @@ impl Table {
     /// # Panics
     /// When there is not as much of it.
     pub(super) fn write(&self, to: Block, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.write_from(to, bytes.into())
+    }
+
+    /// As [`write`](Self::write), from memory of the host that others may write to.
+    ///
+    /// # Panics
+    /// When the two are not as long, or the bytes are not the host's.
+    pub(super) fn write_from(&self, to: Block, bytes: Source<'_>) -> Result<(), DeviceError> {
         assert_eq!(to.len(), bytes.len(), "a copy is as long as what it is made of");
+        assert_eq!(bytes.space(), Space::Host, "the processor can read it");
         call!(self, copy_in(to.address(), bytes.as_ptr().cast(), bytes.len()))
     }
 
@@ -235,7 +245,17 @@ impl Table {
     /// # Panics
     /// When there is not as much of it.
     pub(super) fn read(&self, from: Block, bytes: &mut [u8]) -> Result<(), DeviceError> {
+        self.read_into(from, bytes.into())
+    }
+
+    /// As [`read`](Self::read), to memory of the host that others may read.
+    ///
+    /// # Panics
+    /// When the two are not as long, or the bytes are not the host's, or are those of `bool`.
+    pub(super) fn read_into(&self, from: Block, bytes: Target<'_>) -> Result<(), DeviceError> {
         assert_eq!(from.len(), bytes.len(), "a copy is as long as what it is made of");
+        assert_eq!(bytes.space(), Space::Host, "the processor can write it");
+        assert!(!bytes.holds_truths(), "any byte may be written there");
         call!(self, copy_out(bytes.as_mut_ptr().cast(), from.address(), bytes.len()))
     }
 

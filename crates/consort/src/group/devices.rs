@@ -15,6 +15,8 @@ use crate::options::Engine;
 pub(super) struct Devices {
     /// What came of the first call that needed one, or of saying which it is.
     engine: Arc<OnceLock<Result<Arc<dyn Backend>>>>,
+    /// The same, if it is NCCL.
+    nccl: Arc<OnceLock<Arc<Nccl>>>,
     /// Whoever has it is making one.
     making: Arc<Mutex<()>>,
     /// Where ranks come together to make one, while they do.
@@ -130,10 +132,28 @@ impl Group {
             None | Some(Space::Host) => Ok(host),
             Some(Space::Device(number)) => {
                 self.check_reach(number)?;
-                let make = || Ok(Arc::new(Nccl::join(self, number)?) as Arc<dyn Backend>);
-                self.shared.devices.get_or_make(make)
+                let devices = &self.shared.devices;
+                devices.get_or_make(|| {
+                    let nccl = Arc::new(Nccl::join(self, number)?);
+                    Ok(devices.nccl.get_or_init(|| nccl).clone() as Arc<dyn Backend>)
+                })
             }
         }
+    }
+
+    /// The same for memory of a device, if it is NCCL.
+    ///
+    /// # Errors
+    /// When it is not; otherwise as [`backend_for`](Self::backend_for).
+    pub(crate) fn nccl_for(&self, number: u16) -> Result<&Arc<Nccl>> {
+        self.backend_for(Some(Space::Device(number)))?;
+        self.shared.devices.nccl.get().ok_or_else(|| {
+            let group = self.name();
+            Error::Argument(format!(
+                "group {group}: symmetric memory of devices is NCCL's, and the program has an engine of its own for \
+                 devices"
+            ))
+        })
     }
 
     /// Who carries out messages in this memory.

@@ -20,6 +20,8 @@ pub(super) enum Kind {
     Workspace,
     /// A larger workspace than there is.
     LargerWorkspace,
+    /// Memory of devices.
+    OfDevices,
 }
 
 /// Why a rank cannot have what it asks for.
@@ -30,6 +32,7 @@ pub(super) enum Trouble {
     InUse,
     KeptOtherwise,
     PoolFull,
+    TooOld,
 }
 
 /// What a rank says of its request.
@@ -166,6 +169,7 @@ impl Kind {
             Self::Part => "memory of a pool",
             Self::Workspace => "workspace",
             Self::LargerWorkspace => "larger workspace",
+            Self::OfDevices => "memory of devices",
         }
     }
 }
@@ -178,6 +182,7 @@ impl Trouble {
             Self::InUse => "still in use",
             Self::KeptOtherwise => "kept otherwise",
             Self::PoolFull => "none left in the pool",
+            Self::TooOld => "NCCL is too old",
         }
     }
 }
@@ -185,20 +190,22 @@ impl Trouble {
 const WORDS: usize = 9;
 /// The first word of every card, but for its last byte.
 const MAGIC: u64 = 0x7379_6d6d_6574_7200;
-const KINDS: [Kind; 6] = [
+const KINDS: [Kind; 7] = [
     Kind::Memory,
     Kind::Persistent,
     Kind::Pool,
     Kind::Part,
     Kind::Workspace,
     Kind::LargerWorkspace,
+    Kind::OfDevices,
 ];
-const TROUBLES: [Trouble; 5] = [
+const TROUBLES: [Trouble; 6] = [
     Trouble::NoMemory,
     Trouble::Impossible,
     Trouble::InUse,
     Trouble::KeptOtherwise,
     Trouble::PoolFull,
+    Trouble::TooOld,
 ];
 
 #[cfg(test)]

@@ -3,9 +3,10 @@
 use consort_sys::window::Plain;
 
 use super::Symmetric;
+use super::anywhere::check_channel;
 use super::wait::Wait;
 use crate::engine::Stakes;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::group::Rank;
 
 /// # Signals
@@ -48,8 +49,8 @@ impl<T: Plain> Symmetric<T> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Late`] at the deadline: no signal is lost, and it can be waited for again.
-    /// [`Error::PeerLost`] when the rank is gone, which ends the group; and what has ended it, if the
+    /// [`Error::Late`](crate::Error::Late) at the deadline: no signal is lost, and it can be waited for again.
+    /// [`Error::PeerLost`](crate::Error::PeerLost) when the rank is gone, which ends the group; and what has ended it, if the
     /// group has ended.
     #[inline]
     pub fn wait_signal(&self, from: impl Into<Rank>, channel: usize) -> Result<()> {
@@ -89,7 +90,7 @@ impl<T: Plain> Symmetric<T> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Late`] at the deadline and [`Error::PeerLost`] when a rank is gone, each of which ends
+    /// [`Error::Late`](crate::Error::Late) at the deadline and [`Error::PeerLost`](crate::Error::PeerLost) when a rank is gone, each of which ends
     /// the group; and what has ended it, if the group has ended.
     pub fn barrier(&self, channel: usize) -> Result<()> {
         self.index(self.rank())?;
@@ -111,11 +112,6 @@ impl<T: Plain> Symmetric<T> {
     }
 
     pub(super) fn check_channel(&self, channel: usize) -> Result<()> {
-        let channels = self.channels();
-        if channel < channels {
-            return Ok(());
-        }
-        let what = format!("there is no channel {channel}: this memory has {channels}, from 0 on");
-        Err(Error::Argument(what))
+        check_channel(channel, self.channels())
     }
 }

@@ -18,16 +18,19 @@ impl<'a> Wait<'a> {
     /// # Errors
     /// When this process may not use the group.
     pub(super) fn new(group: &'a Group) -> Result<Self> {
-        let lookout = group.commons()?.lookout();
-        Ok(Self { lookout, timeout: group.timeout(), since: Since::default() })
+        Ok(Self::on(group.commons()?.lookout(), group.timeout()))
+    }
+
+    /// For ranks of which this is known, for so long.
+    pub(super) fn on(lookout: &'a Lookout, timeout: Duration) -> Self {
+        Self { lookout, timeout, since: Since::default() }
     }
 
     /// Whether it makes sense to wait for these ranks any longer.
     pub(super) fn look_round(&mut self, ranks: &[usize]) -> Result<(), Stuck> {
         self.lookout.judge(ranks, || self.since.elapsed() >= self.timeout)?;
         if self.since.is_to_warn(self.lookout.warn_after()) {
-            let (call, waited) = ("symmetric memory".to_owned(), self.waited());
-            self.lookout.warn(&Waiting { call, number: 0, waited }, ranks);
+            self.lookout.warn(&self.waiting("symmetric memory".to_owned()), ranks);
         }
         Ok(())
     }
@@ -40,8 +43,12 @@ impl<'a> Wait<'a> {
         missing: impl Iterator<Item = usize>,
         stakes: Stakes,
     ) -> Error {
-        let waiting = Waiting { call, number: 0, waited: self.waited() };
-        self.lookout.give_up(stuck, waiting, missing.collect(), stakes)
+        self.lookout.give_up(stuck, self.waiting(call), missing.collect(), stakes)
+    }
+
+    /// What this is, of whoever waits in a call.
+    pub(super) fn waiting(&self, call: String) -> Waiting {
+        Waiting { call, number: 0, waited: self.waited() }
     }
 
     pub(super) fn waited(&self) -> Duration {

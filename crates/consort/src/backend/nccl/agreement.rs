@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Inner, Wait, on_devices};
+use super::{Inner, OnDevices, Wait};
 use crate::call::Description;
-use crate::engine::Cause;
+use crate::engine::{Cause, Waiting};
 use crate::error::{Error, Result};
 
 impl Inner {
@@ -12,12 +12,12 @@ impl Inner {
     ///
     /// # Errors
     /// When one of them is not, does not come in time, or cannot come any more. The group ends then.
-    pub(super) fn agree(&self, wait: &Wait<'_>) -> Result<()> {
+    pub(super) fn agree(&self, call: &Description, wait: &Wait<'_>) -> Result<()> {
         let left = wait.until.remaining().unwrap_or(Duration::MAX);
-        let mine = words(wait.call, wait.number);
+        let mine = words(call, wait.number);
         let mut all = vec![0_u64; WORDS * self.world];
         if let Err(error) = self.control.within(left).all_gather(&mine, &mut all) {
-            return Err(self.cannot_agree(wait, &error));
+            return Err(self.lose(wait.waiting(), &error));
         }
         match all.chunks_exact(WORDS).position(|theirs| *theirs != mine) {
             None => Ok(()),
@@ -25,10 +25,10 @@ impl Inner {
         }
     }
 
-    /// Ends the group because of what keeps its ranks from agreeing, unless it has ended for that already. They
-    /// have the same numbers there.
+    /// Ends the group because of what keeps its ranks from speaking to each other on the host, unless it has ended
+    /// for that already. They have the same numbers there.
     #[cold]
-    fn cannot_agree(&self, wait: &Wait<'_>, error: &Error) -> Error {
+    pub(super) fn lose(&self, waiting: Waiting, error: &Error) -> Error {
         self.lookout.listen();
         if let Some(known) = self.lookout.error().or_else(|| self.lookout.look_round()) {
             self.end();
@@ -36,13 +36,9 @@ impl Inner {
         }
         let in_order = |ranks: &[u32]| ranks.iter().map(|&rank| rank as usize).collect();
         self.decide(match error {
-            Error::Late { missing, .. } => {
-                Cause::Late { missing: in_order(missing), waiting: wait.waiting() }
-            }
-            Error::Left { ranks, .. } => {
-                Cause::Left { ranks: in_order(ranks), waiting: wait.waiting() }
-            }
-            Error::PeerLost { rank, .. } => Cause::Dead { rank: *rank, waiting: wait.waiting() },
+            Error::Late { missing, .. } => Cause::Late { missing: in_order(missing), waiting },
+            Error::Left { ranks, .. } => Cause::Left { ranks: in_order(ranks), waiting },
+            Error::PeerLost { rank, .. } => Cause::Dead { rank: *rank, waiting },
             other => Cause::Aborted { reason: other.to_string() },
         })
     }
@@ -51,9 +47,11 @@ impl Inner {
     #[cold]
     fn differ(&self, wait: &Wait<'_>, rank: usize, theirs: &[u64]) -> Error {
         let told = Description::unpack([theirs[0], theirs[1]]);
-        let theirs =
-            told.map_or_else(|| "a call of another version".to_owned(), |it| on_devices(&it));
-        let mine = on_devices(wait.call);
+        let theirs = told.map_or_else(
+            || "a call of another version".to_owned(),
+            |it| OnDevices(&it).to_string(),
+        );
+        let mine = wait.call.to_string();
         let theirs = if mine == theirs { theirs + " with another factor" } else { theirs };
         self.decide(Cause::Differs { number: wait.number, mine, rank: rank as u32, theirs })
     }

@@ -52,9 +52,9 @@ fn join_in(group: &Group, lookout: &Lookout, control: Group, number: u16) -> Res
     let comm = Some(comm.map_err(Error::Argument)?);
     let (me, world) = (group.rank().index(), group.world());
     let lookout = group.recorded_aside(lookout, control.name());
-    let order = Order::default();
-    let inner = Inner { me, world, lookout, control, device, stream, comm, order };
-    Ok(Nccl { inner: Arc::new(inner), jobs: Mutex::new(None) })
+    let (order, sides, keepers) = (Order::default(), Mutex::default(), Mutex::default());
+    let inner = Inner { me, world, lookout, control, device, stream, comm, order, sides, keepers };
+    Ok(Nccl { inner: Arc::new(inner), jobs: Mutex::new(None), requests: Mutex::new(0) })
 }
 
 /// What a rank needs.
@@ -75,7 +75,7 @@ impl Equipment {
 }
 
 /// Rank 0 makes an id, and all come to it.
-fn meet(
+pub(super) fn meet(
     control: &Group,
     lookout: &Lookout,
     library: Library,
@@ -111,7 +111,7 @@ fn meet(
 ///
 /// # Errors
 /// When a rank lacks something.
-fn report(control: &Group, call: &'static str, lack: Option<&String>) -> Result<()> {
+pub(super) fn report(control: &Group, call: &'static str, lack: Option<&String>) -> Result<()> {
     let mut mine = [0_u8; TEXT];
     if let Some(text) = lack {
         mine[0] = 1;

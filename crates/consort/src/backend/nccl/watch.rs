@@ -7,16 +7,16 @@ use super::{Inner, Wait};
 use crate::device::Event;
 use crate::engine::{Cause, Stakes, Stuck};
 use crate::error::{Error, Result};
-use crate::nccl::Code;
+use crate::nccl::{Code, Comm};
 
 impl Inner {
-    /// Waits until the device is done with a call.
+    /// Waits until the device is done with something that a communicator of the group's does.
     ///
     /// # Errors
     /// When it fails, when a rank has died, when the time is up, and when somebody has ended the group. The
     /// device does nothing more for the group then.
-    pub(super) fn watch(&self, event: &Event, wait: &Wait<'_>) -> Result<()> {
-        let watched = self.watch_closely(event, wait);
+    pub(super) fn watch(&self, comm: &Comm, event: &Event, wait: &Wait<'_>) -> Result<()> {
+        let watched = self.watch_closely(comm, event, wait);
         if watched.is_err() {
             // The communicator was aborted, which ends what the device does: soon, not at once.
             let began = Instant::now();
@@ -27,12 +27,12 @@ impl Inner {
         watched
     }
 
-    fn watch_closely(&self, event: &Event, wait: &Wait<'_>) -> Result<()> {
+    fn watch_closely(&self, comm: &Comm, event: &Event, wait: &Wait<'_>) -> Result<()> {
         let began = Instant::now();
         let (mut looked_round, mut in_doubt) = (began, None);
         while !event.has_happened().map_err(|error| self.fail(&error))? {
             if looked_round.elapsed() > LOOK_ROUND {
-                self.look_round(wait, &mut in_doubt)?;
+                self.look_round(comm, wait, &mut in_doubt)?;
                 looked_round = Instant::now();
             }
             match began.elapsed() {
@@ -42,7 +42,7 @@ impl Inner {
             }
         }
         // What the device was doing when the communicator was aborted has ended, too.
-        match (self.lookout.error(), self.comm().async_error()) {
+        match (self.lookout.error(), comm.async_error()) {
             (None, Ok(_)) => Ok(()),
             (Some(error), _) => Err(error),
             (None, Err(error)) => Err(self.give_up(error.to_string())),
@@ -51,7 +51,12 @@ impl Inner {
 
     /// Whether to wait on. Somebody may have ended after it had done its part: then the device is done soon,
     /// and it is `in_doubt` since when that should be.
-    fn look_round(&self, wait: &Wait<'_>, in_doubt: &mut Option<Instant>) -> Result<()> {
+    fn look_round(
+        &self,
+        comm: &Comm,
+        wait: &Wait<'_>,
+        in_doubt: &mut Option<Instant>,
+    ) -> Result<()> {
         self.lookout.listen();
         let others = (0..self.world).filter(|&rank| rank != self.me);
         let mut judged = others.filter_map(|rank| self.lookout.judge(&[rank], || false).err());
@@ -66,7 +71,7 @@ impl Inner {
         };
         match stuck {
             Some(stuck) => Err(self.give_up_on(stuck, wait)),
-            None => self.ask_nccl(),
+            None => self.ask_nccl(comm),
         }
     }
 
@@ -86,8 +91,8 @@ impl Inner {
     }
 
     /// Whether NCCL knows of nothing that has failed.
-    fn ask_nccl(&self) -> Result<()> {
-        match self.comm().async_error() {
+    fn ask_nccl(&self, comm: &Comm) -> Result<()> {
+        match comm.async_error() {
             Ok(Code::SUCCESS | Code::IN_PROGRESS) => Ok(()),
             Ok(code) => Err(self.give_up(format!("NCCL has failed on the way: {code}"))),
             Err(error) => Err(self.give_up(error.to_string())),
@@ -118,9 +123,9 @@ impl Inner {
 }
 
 /// How often somebody who waits looks whether to wait on.
-const LOOK_ROUND: Duration = Duration::from_millis(10);
+pub(super) const LOOK_ROUND: Duration = Duration::from_millis(10);
 /// How long it may take until a death is known.
-const LAST_BREATH: Duration = Duration::from_millis(200);
+pub(super) const LAST_BREATH: Duration = Duration::from_millis(200);
 /// How long a device may take to end what was aborted.
 const AFTERMATH: Duration = Duration::from_secs(10);
 /// Most calls are done by then.

@@ -1,0 +1,179 @@
+//! How ranks come to have symmetric memory of their devices.
+
+use std::ptr::NonNull;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use consort_store::Deadline;
+
+use super::super::joining::{meet, report};
+use super::super::{Inner, Nccl, Wait, give_up, lock};
+use super::Side;
+use super::keeper::{Estate, Keeper};
+use crate::device::{Block, Device, Event, Stream};
+use crate::error::{Error, Result};
+use crate::group::Group;
+use crate::nccl::{self, Comm, Feature, Memory, Window, WindowOptions};
+
+impl Nccl {
+    /// How often symmetric memory was asked for. Requests are made one after the other.
+    pub(crate) fn requests(&self) -> MutexGuard<'_, u64> {
+        lock(&self.requests)
+    }
+
+    /// Whose memory it works on.
+    pub(crate) fn device(&self) -> &Device {
+        &self.inner.device
+    }
+
+    /// Whether NCCL has what symmetric memory needs.
+    ///
+    /// # Errors
+    /// What it has not, in words.
+    pub(crate) fn check_symmetric(&self) -> Result<(), String> {
+        let library = self.inner.comm().library();
+        let missing = NEEDED.into_iter().find(|&feature| !library.has(feature));
+        missing.map_or(Ok(()), |feature| {
+            let (since, found) = (feature.since(), library.version());
+            Err(format!("symmetric memory of devices needs NCCL {since}, and this is {found}"))
+        })
+    }
+
+    /// Takes this rank's part of symmetric memory, so many bytes.
+    ///
+    /// # Errors
+    /// When there are not so many left.
+    pub(crate) fn take(&self, bytes: usize) -> Result<Memory, String> {
+        let len = bytes.checked_next_multiple_of(PAGE).and_then(|len| len.checked_add(STAGE));
+        let len = len.ok_or_else(|| format!("{bytes} bytes are more than can be addressed"))?;
+        let taken = self.inner.device.inside(|| Memory::new(self.inner.comm().library(), len));
+        taken.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+    }
+
+    /// Makes symmetric memory of what each rank has taken, for the program's request of this number. All ranks call
+    /// it.
+    ///
+    /// # Errors
+    /// On every rank, when one cannot.
+    pub(crate) fn open(
+        &self,
+        group: &Group,
+        number: u64,
+        bytes: usize,
+        memory: Memory,
+    ) -> Result<Arc<Side>> {
+        let inner = &self.inner;
+        let control = group.beside(&format!("{NAME} {number}"))?;
+        let met = inner.device.stream().map_err(|error| error.to_string()).and_then(|stream| {
+            Ok((meet(&control, &inner.lookout, inner.comm().library(), &inner.device)?, stream))
+        });
+        let undo =
+            |met: Option<&(Comm, Stream)>| met.into_iter().for_each(|(comm, _)| give_up(comm));
+        let (comm, stream) = agreed(&control, "a communicator for symmetric memory", met, undo)?;
+        let opened = inner.survey(&comm, &memory, group.timeout());
+        // The communicator ends first: otherwise, to close the window would wait for the others.
+        let undo = |_: Option<&_>| give_up(&comm);
+        let (window, own, near) = agreed(&control, "a window of symmetric memory", opened, undo)?;
+        let (keeper, told) = match Keeper::start(control) {
+            Ok(started) => started,
+            Err(error) => {
+                give_up(&comm);
+                return Err(
+                    inner.give_up(format!("there is no thread for symmetric memory: {error}"))
+                );
+            }
+        };
+        // It makes collective calls faster, and nothing else depends on it.
+        let known =
+            inner.comm().register(&memory).inspect_err(|error| tracing::debug!("{error}")).ok();
+        let estate = Some(Box::new(Estate { comm, window, known, stream, memory }));
+        let (sent, taken) = (Mutex::new(vec![0; inner.world]), Mutex::new(vec![0; inner.world]));
+        let engine = inner.clone();
+        let side = Side { engine, keeper, estate, number, bytes, own, near, sent, taken };
+        let side = Arc::new(side);
+        inner.remember(&side, told);
+        Ok(side)
+    }
+}
+
+impl Inner {
+    /// Makes memory zero, and known to all ranks. Says where it is, and where on this device those of the others are.
+    ///
+    /// # Errors
+    /// When NCCL cannot, in words.
+    fn survey(
+        &self,
+        comm: &Comm,
+        memory: &Memory,
+        patience: Duration,
+    ) -> Result<(Window, Block, Vec<Option<Block>>), String> {
+        let start = NonNull::new(memory.as_ptr()).ok_or("NCCL has given memory that is nowhere")?;
+        let own = Block::new(start, memory.len());
+        self.clear(comm, own, patience)?;
+        let options = WindowOptions { symmetric: true, strict_ordering: false };
+        let window = comm.window(memory, options).map_err(|error| error.to_string())?;
+        let near = (0..self.world as u32).map(|rank| {
+            let start = NonNull::new(comm.peer_pointer(&window, rank, 0)?);
+            Ok(start.map(|start| Block::new(start, memory.len())))
+        });
+        match near.collect::<nccl::Result<Vec<_>>>() {
+            Ok(near) => Ok((window, own, near)),
+            Err(error) => {
+                // The others know of it soon, and do not close the window in good order either.
+                give_up(comm);
+                Err(error.to_string())
+            }
+        }
+    }
+
+    /// Makes memory zero.
+    fn clear(&self, comm: &Comm, own: Block, patience: Duration) -> Result<(), String> {
+        let until = Deadline::after(patience);
+        let wait = Wait { call: &"symmetric_on", number: 0, until, began: Instant::now() };
+        let cleared = self.device.clear(own).and_then(|()| Event::of_default(&self.device));
+        let cleared = cleared.map_err(|error| error.to_string())?;
+        self.watch(comm, &cleared, &wait).map_err(|error| error.to_string())
+    }
+
+    /// Has the group's end be that of its memory, too, and forgets what has ended.
+    fn remember(&self, side: &Arc<Side>, keeper: Receiver<()>) {
+        let mut sides = lock(&self.sides);
+        sides.retain(|side| side.strong_count() > 0);
+        sides.push(Arc::downgrade(side));
+        drop(sides);
+        let mut keepers = lock(&self.keepers);
+        keepers.retain(|keeper| keeper.try_recv() != Err(TryRecvError::Disconnected));
+        keepers.push(keeper);
+    }
+}
+
+/// What this rank has made, if all have made theirs; otherwise it is undone.
+///
+/// # Errors
+/// On every rank, when one has failed.
+fn agreed<T>(
+    control: &Group,
+    call: &'static str,
+    made: Result<T, String>,
+    undo: impl FnOnce(Option<&T>),
+) -> Result<T> {
+    match (report(control, call, made.as_ref().err()), made) {
+        (Ok(()), Ok(made)) => Ok(made),
+        (Ok(()), Err(reason)) => Err(Error::Argument(reason)),
+        (Err(error), made) => {
+            undo(made.as_ref().ok());
+            Err(error)
+        }
+    }
+}
+
+/// What the ranks call themselves when they tell each other things. A program does not use such names.
+const NAME: &str = "(symmetric)";
+/// What a version has to have.
+const NEEDED: [Feature; 4] =
+    [Feature::Memory, Feature::Window, Feature::OneSided, Feature::PeerPointers];
+/// Room for what NCCL is to put, and does not know: it goes there first, in pieces of so many bytes.
+pub(super) const STAGE: usize = 1 << 20;
+/// Where the room begins, and windows do.
+const PAGE: usize = 4096;
