@@ -15,6 +15,7 @@ use crate::buffer::{Buffer, Input};
 use crate::call::Call;
 use crate::call::space;
 use crate::commission::{Known, Settle};
+use crate::device::Streams;
 use crate::error::{Error, Result};
 use crate::group::{Group, Rank};
 use crate::job::{Errand, Job, Lists, OwnedCall};
@@ -231,6 +232,7 @@ impl Recorder<'_> {
 trait Part: Send + std::fmt::Debug {
     fn call<'a>(&'a mut self, lists: &'a mut Lists<'a>) -> Call<'a>;
     fn terms(&self, terms: Terms) -> Terms;
+    fn streams(&mut self) -> Option<&mut Streams>;
     /// Puts the buffers where the ticket finds them.
     fn give_back(self: Box<Self>);
 }
@@ -247,6 +249,10 @@ impl<C: GivesBack> Part for Noted<C> {
 
     fn terms(&self, terms: Terms) -> Terms {
         self.call.terms(terms)
+    }
+
+    fn streams(&mut self) -> Option<&mut Streams> {
+        self.call.streams()
     }
 
     fn give_back(self: Box<Self>) {
@@ -278,6 +284,10 @@ impl<R: Tickets> Errand for Batch<R> {
 
     fn terms(&self, index: usize, terms: Terms) -> Terms {
         self.parts[index].terms(terms)
+    }
+
+    fn streams(&mut self, index: usize) -> Option<&mut Streams> {
+        self.parts[index].streams()
     }
 }
 

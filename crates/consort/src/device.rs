@@ -29,6 +29,7 @@ mod error;
 mod memory;
 mod region;
 mod stream;
+mod streams;
 mod table;
 
 use std::collections::BTreeMap;
@@ -45,6 +46,7 @@ pub use self::error::{Code, DeviceError};
 pub use self::memory::Memory;
 pub use self::region::Region;
 pub use self::stream::{Event, Stream};
+pub use self::streams::{Launched, Streams};
 use self::table::{Handle, Table};
 
 /// CUDA's driver. There is one of each library in a process, for as long as it lives.

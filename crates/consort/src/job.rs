@@ -10,6 +10,7 @@ use consort_sys::view::{Source, Target};
 use crate::backend::Terms;
 use crate::call::Call;
 use crate::commission::{Commission, Settle};
+use crate::device::Streams;
 use crate::error::Result;
 
 /// A call that owns its memory: the form for bindings that know their types only at run time, for
@@ -44,6 +45,11 @@ pub trait OwnedCall: Send + 'static {
     /// said here.
     fn terms(&self, terms: Terms) -> Terms {
         terms
+    }
+
+    /// How it fits in with what streams of its device do, if it is on the memory of one and knows of them.
+    fn streams(&mut self) -> Option<&mut Streams> {
+        None
     }
 }
 
@@ -102,6 +108,8 @@ pub(crate) trait Errand: Settle<Gain = ()> {
     fn call<'a>(&'a mut self, index: usize, lists: &'a mut Lists<'a>) -> Call<'a>;
     /// The terms on which it is made.
     fn terms(&self, index: usize, terms: Terms) -> Terms;
+    /// What it says of streams of its device, if it does.
+    fn streams(&mut self, index: usize) -> Option<&mut Streams>;
 }
 
 impl Job {
@@ -147,6 +155,11 @@ impl Job {
     /// [agree on](OwnedCall::terms).
     pub fn terms(&self, index: usize, timeout: Duration) -> Terms {
         self.commission.errand().terms(index, Terms::within(timeout))
+    }
+
+    /// How one of the calls fits in with what streams of its device do. That is said once.
+    pub(crate) fn take_streams(&mut self, index: usize) -> Streams {
+        self.commission.errand_mut().streams(index).map(std::mem::take).unwrap_or_default()
     }
 
     /// When it has to be done.

@@ -9,6 +9,7 @@ use crate::backend::Terms;
 use crate::buffer::{Buffer, Input};
 use crate::call::{Call, Inputs, Outputs};
 use crate::commission::{Known, Settle};
+use crate::device::Streams;
 use crate::error::{Error, Result};
 use crate::group::Rank;
 use crate::job::{Errand, Lists, OwnedCall};
@@ -69,12 +70,18 @@ impl<C: OwnedCall> OwnedCall for Whole<C> {
     fn terms(&self, terms: Terms) -> Terms {
         self.0.terms(terms)
     }
+
+    fn streams(&mut self) -> Option<&mut Streams> {
+        self.0.streams()
+    }
 }
 
 impl<C: OwnedCall> GivesBack for Whole<C> {
     type Buffers = C;
 
-    fn give_back(self) -> C {
+    fn give_back(mut self) -> C {
+        // Whoever still waits for it to be given to a device waits in vain, and hears so.
+        drop(self.0.streams().map(std::mem::take));
         self.0
     }
 }
@@ -96,6 +103,10 @@ impl<C: GivesBack> Errand for Single<C> {
 
     fn terms(&self, _index: usize, terms: Terms) -> Terms {
         self.call.terms(terms)
+    }
+
+    fn streams(&mut self, _index: usize) -> Option<&mut Streams> {
+        self.call.streams()
     }
 }
 

@@ -8,3 +8,4 @@ mod making;
 mod records;
 mod results;
 mod stage;
+mod streams;

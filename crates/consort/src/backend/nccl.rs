@@ -14,7 +14,7 @@
 //! ```
 //!
 //! The communicator has a stream of its own, which waits for all that the device's default stream was given
-//! before the call. Symmetric memory has a communicator and a stream of its own ([`side`]).
+//! before the call, or for the event that the call [is after](crate::device::calls::OnDevice::after). Symmetric memory has a communicator and a stream of its own ([`side`]).
 
 mod agreement;
 mod issue;
@@ -38,7 +38,7 @@ pub(crate) use self::side::{Bell, Missed, Side};
 use super::{Backend, Capabilities, Terms};
 use crate::call::{Call, Description, Operation, Within};
 use crate::delivery::Delivery;
-use crate::device::{Device, Event, Stream};
+use crate::device::{Device, Event, Stream, Streams};
 use crate::engine::{Cause, Lookout, Waiting};
 use crate::error::{Error, Result};
 use crate::group::{Group, Rank};
@@ -105,7 +105,13 @@ impl Nccl {
 
 impl Inner {
     /// Carries out a call, as one whose turn it is.
-    fn carry_out(&self, call: &Call<'_>, terms: Terms, number: u64, until: Deadline) -> Result<()> {
+    fn carry_out(
+        &self,
+        call: &Call<'_>,
+        (terms, streams): (Terms, Streams),
+        number: u64,
+        until: Deadline,
+    ) -> Result<()> {
         if let Some(error) = self.lookout.error() {
             return Err(error);
         }
@@ -113,17 +119,23 @@ impl Inner {
         let told = told.made_for(terms.purpose, terms.sizes);
         let wait = Wait { call: &OnDevices(&told), number, until, began: Instant::now() };
         self.lookout.diary().begin(number, &told, terms.site);
-        let done = self.agree_and_do(call, &told, &wait);
+        let done = self.agree_and_do(call, streams, &told, &wait);
         self.lookout.diary().end(number, &told, done.is_ok(), 0);
         done
     }
 
-    fn agree_and_do(&self, call: &Call<'_>, told: &Description, wait: &Wait<'_>) -> Result<()> {
+    fn agree_and_do(
+        &self,
+        call: &Call<'_>,
+        mut streams: Streams,
+        told: &Description,
+        wait: &Wait<'_>,
+    ) -> Result<()> {
         self.agree(told, wait)?;
-        match self.launch(call, wait)? {
-            Some(event) => self.watch(self.comm(), &event, wait),
-            None => Ok(()),
-        }
+        let Some(done) = self.launch(call, streams.after(), wait)? else { return Ok(()) };
+        let done = Arc::new(done);
+        streams.tell(&done);
+        self.watch(self.comm(), &done, wait)
     }
 
     fn comm(&self) -> &Comm {
@@ -144,14 +156,22 @@ impl Inner {
         })
     }
 
-    /// Gives a call to NCCL. What this gives happens when it is done; `None` if there is nothing to do: ranks
-    /// that have agreed have met.
-    fn launch(&self, call: &Call<'_>, wait: &Wait<'_>) -> Result<Option<Event>> {
+    /// Gives a call to NCCL, after an event or what the default stream was given. What this gives happens when it is
+    /// done; `None` if there is nothing to do: ranks that have agreed have met.
+    fn launch(
+        &self,
+        call: &Call<'_>,
+        after: Option<&Event>,
+        wait: &Wait<'_>,
+    ) -> Result<Option<Event>> {
         if matches!(call, Call::Barrier) {
             return Ok(None);
         }
-        let ready = Event::of_default(&self.device).map_err(|error| self.fail(&error))?;
-        self.stream.wait_for(&ready).map_err(|error| self.fail(&error))?;
+        let ready = match after {
+            Some(event) => self.stream.wait_for(event),
+            None => Event::of_default(&self.device).and_then(|it| self.stream.wait_for(&it)),
+        };
+        ready.map_err(|error| self.fail(&error))?;
         // NCCL connects to other ranks when it first needs them, and waits for them then.
         let (lookout, until) = (self.lookout.clone(), wait.until);
         let issued = nccl::watched(
@@ -230,7 +250,7 @@ impl Backend for Nccl {
         let place = inner.order.join(1);
         let number = place.number;
         let _turn = inner.take_turn(place, until)?;
-        inner.carry_out(call, terms, number, until)?;
+        inner.carry_out(call, (terms, Streams::default()), number, until)?;
         Ok(number)
     }
 
@@ -291,10 +311,11 @@ fn carry_out(inner: &Inner, place: Place, mut job: Job) {
         inner.lookout.diary().was_queued(job.called().elapsed(), job.site());
         (0..job.count()).zip(first..).try_for_each(|(index, number)| {
             let terms = job.terms(index, until.remaining().unwrap_or(Duration::MAX));
+            let streams = job.take_streams(index);
             let mut lists = Lists::default();
             let call = job.call(index, &mut lists);
             inner.check(&call)?;
-            inner.carry_out(&call, terms, number, until)
+            inner.carry_out(&call, (terms, streams), number, until)
         })
     });
     job.finish(result);
