@@ -7,7 +7,7 @@ use consort::device::calls::{self, OnDevice};
 use consort::{Dtype, Error, Group, ReduceOp};
 use consort_testkit::Outcome;
 
-use crate::stage::{device, download, meet, upload, with_devices};
+use crate::stage::{all_heard_of_rank_1, device, download, meet, upload, with_devices};
 
 fn sum(group: &Group, numbers: &[f32]) -> OnDevice {
     calls::all_reduce(upload(&device(group), numbers), Dtype::F32, ReduceOp::Sum)
@@ -98,12 +98,7 @@ fn a_rank_that_is_killed_at_any_moment_is_named() {
     (0..3).for_each(|rank| job.await_point(rank, "at work"));
     thread::sleep(Duration::from_millis(100));
     job.kill(1);
-    let outcomes = job.wait();
-    assert!(matches!(outcomes[1], Outcome::Signalled(9)), "{:?}", outcomes[1]);
-    for rank in [0, 2] {
-        let Outcome::Done(heard) = &outcomes[rank] else { panic!("{:?}", outcomes[rank]) };
-        assert!(heard.contains("rank 1 is gone"), "{heard}");
-    }
+    all_heard_of_rank_1(&job.wait());
 }
 
 #[test]

@@ -4,5 +4,6 @@
 #![allow(clippy::unwrap_used, reason = "a test ends with the first surprise")]
 
 mod failures;
+mod memory;
 mod results;
 mod stage;

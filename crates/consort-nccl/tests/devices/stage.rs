@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use consort::device::{Device, Driver, Memory};
 use consort::{Builder, Element, Group};
-use consort_testkit::{Context, Ranks};
+use consort_testkit::{Context, Outcome, Ranks};
 
 /// Ranks that find this library in place of CUDA's driver and of NCCL.
 pub(crate) fn with_devices(world: u32) -> Ranks {
@@ -57,5 +57,48 @@ pub(crate) fn download<T: Element>(memory: &Memory) -> Vec<T> {
     memory.read(0, &mut bytes).unwrap();
     consort_sys::view::collect(bytes.len() / size_of::<T>(), [(&bytes[..]).into()]).unwrap()
 }
+
+/// Whether rank 1 was killed, and all others have heard of it.
+#[track_caller]
+pub(crate) fn all_heard_of_rank_1(outcomes: &[Outcome<String>]) {
+    for (rank, outcome) in outcomes.iter().enumerate() {
+        match outcome {
+            Outcome::Signalled(9) => assert_eq!(rank, 1),
+            Outcome::Done(heard) => assert!(heard.contains("rank 1 is gone"), "{heard}"),
+            other => panic!("rank {rank}: {other:?}"),
+        }
+    }
+    assert!(matches!(outcomes[1], Outcome::Signalled(9)), "{:?}", outcomes[1]);
+}
+
+/// Makes a test of each world out of functions.
+macro_rules! in_worlds {
+    ($($name:ident)*) => {$(
+        mod $name {
+            use crate::stage::with_devices;
+
+            #[test]
+            fn of_one() {
+                with_devices(1).start(|ctx| super::$name(ctx)).expect_all();
+            }
+
+            #[test]
+            fn of_two() {
+                with_devices(2).start(|ctx| super::$name(ctx)).expect_all();
+            }
+
+            #[test]
+            fn of_three() {
+                with_devices(3).start(|ctx| super::$name(ctx)).expect_all();
+            }
+
+            #[test]
+            fn of_four() {
+                with_devices(4).start(|ctx| super::$name(ctx)).expect_all();
+            }
+        }
+    )*};
+}
+pub(crate) use in_worlds;
 
 pub(crate) const LONG: Duration = Duration::from_secs(60);

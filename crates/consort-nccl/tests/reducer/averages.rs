@@ -8,31 +8,7 @@ use crate::model::{
     COUNT, as_numbers, average, check, download, give, gradient, on_device, on_host, parameters,
     step,
 };
-use crate::stage::{device, meet, upload, with_devices};
-
-/// Makes a test of each world out of functions.
-macro_rules! in_worlds {
-    ($($name:ident)*) => {$(
-        mod $name {
-            use crate::stage::with_devices;
-
-            #[test]
-            fn of_one() {
-                with_devices(1).start(|ctx| super::$name(ctx)).expect_all();
-            }
-
-            #[test]
-            fn of_two() {
-                with_devices(2).start(|ctx| super::$name(ctx)).expect_all();
-            }
-
-            #[test]
-            fn of_three() {
-                with_devices(3).start(|ctx| super::$name(ctx)).expect_all();
-            }
-        }
-    )*};
-}
+use crate::stage::{device, in_worlds, meet, upload, with_devices};
 
 in_worlds! {
     averages_on_devices_are_those_on_the_host

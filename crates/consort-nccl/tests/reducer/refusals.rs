@@ -165,6 +165,49 @@ fn sums_of_whole_numbers_are_divided_by_all_ranks_alone() {
         .expect_all();
 }
 
+/// Divides by something else than it is asked to.
+struct Twice;
+
+impl CommHook for Twice {
+    fn name(&self) -> &str {
+        "twice"
+    }
+
+    fn start(&mut self, bucket: Bucket, round: &Round<'_>) -> Result<Pending, Error> {
+        Round { group: round.group, divisor: 1, pass: round.pass }.average(bucket)
+    }
+
+    fn works_on_devices(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_hook_that_divides_whole_numbers_by_something_else_is_told() {
+    let told = with_devices(2)
+        .start(|ctx| {
+            let group = meet(ctx);
+            let make = |dtype| {
+                let options = Options::new().on_device(device(&group)).hook(Twice);
+                Reducer::new(&group, vec![Parameter::new("w", dtype, &[3])], options).unwrap()
+            };
+            let (floats, wholes) = (make(Dtype::F32), make(Dtype::I32));
+            let pass = floats.begin().unwrap();
+            pass.ready(0, &[1.0_f32, 2.0, 3.0]).unwrap();
+            let sums = pass.finish().unwrap().take::<f32>(0).unwrap();
+            assert_eq!(sums, Some(vec![2.0, 4.0, 6.0]));
+            let pass = wholes.begin().unwrap();
+            pass.ready(0, &[1_i32, 2, 3])
+                .map(drop)
+                .and_then(|()| pass.finish().map(drop))
+                .unwrap_err()
+                .to_string()
+        })
+        .expect_all();
+    let words = "sums of i32 are divided by the number of ranks, 2, and not by 1 on devices";
+    assert!(told.iter().all(|text| text.contains(words)), "{told:?}");
+}
+
 #[test]
 fn gradients_of_devices_are_refused_by_a_reducer_of_the_host() {
     with_devices(1)
