@@ -206,6 +206,9 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Group(error) => error.kind(),
+            Self::Device(DeviceError::Length { .. } | DeviceError::Elsewhere { .. }) => {
+                ErrorKind::Mistake
+            }
             Self::Device(_) => ErrorKind::System,
             Self::Argument(_)
             | Self::Layout { .. }

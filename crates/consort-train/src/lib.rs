@@ -75,6 +75,7 @@
 //! | the network between hosts is slower still | [`PostLocalSgd`], and [`PeriodicAverager`] or [`HierarchicalAverager`] |
 //! | the optimizer could begin before all gradients are there | [`Pass::finish_with`] |
 //! | the engine can compute into other memory, or give its own away | [`Pass::ready_with`], [`Pass::ready_owned`], [`Places`] |
+//! | gradients are on a GPU | [`Options::on_device`], [`Pass::ready_on_device`], [`Reduced::copy_to_device`] |
 //! | buckets are too small, or too large | [`Caps`], by hand or by measuring |
 //! | a rank dies | an error that names it; [`Group::shrink`](consort::Group::shrink) and [`Reducer::set_group`] go on with the others, without what was added up |
 //! | models are kept in files, batches normalised over all ranks | the module `candle` |

@@ -6,7 +6,7 @@ mod tally;
 use std::fmt;
 use std::time::Duration;
 
-use consort::Dtype;
+use consort::{Dtype, Space};
 
 pub use self::fields::Value;
 pub(crate) use self::tally::Tally;
@@ -49,6 +49,8 @@ pub struct Stats {
     pub bucket_bytes: Vec<usize>,
     /// The parameters in each bucket.
     pub buckets: Vec<Vec<usize>>,
+    /// Which memory they lie in.
+    pub space: Space,
     /// Whether buckets were made anew in the order in which gradients come.
     pub is_rebuilt: bool,
     /// What becomes of parameters without a gradient.
@@ -114,6 +116,7 @@ impl Stats {
             promised: state.advice.as_ref().map(|it| (it.exposed, it.exposed_now)),
             bucket_bytes: state.layout.bytes().to_vec(),
             buckets: state.layout.members().to_vec(),
+            space: inner.settings.rules.space(),
             is_rebuilt: state.is_rebuilt,
             unused: inner.settings.unused,
             unused_bytes: state.tally.unused_bytes(),
@@ -180,7 +183,11 @@ impl fmt::Display for Stats {
         let bytes = megabytes(self.parameter_bytes);
         writeln!(f, "parameters     {parameters}, {bytes:.3} MB")?;
         let order = if self.is_rebuilt { "in the order in which they come" } else { "as guessed" };
-        writeln!(f, "buckets        {}, {order}", self.bucket_bytes.len())?;
+        let on_device = match self.space {
+            Space::Host => String::new(),
+            device => format!(", on {device}"),
+        };
+        writeln!(f, "buckets        {}, {order}{on_device}", self.bucket_bytes.len())?;
         if let Some((now, before)) = self.promised {
             let sizes: Vec<String> =
                 self.caps.iter().map(|&bytes| format!("{:.3} MB", megabytes(bytes))).collect();

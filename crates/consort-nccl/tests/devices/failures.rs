@@ -6,7 +6,8 @@ use std::time::Duration;
 use consort::Error;
 use consort_testkit::Outcome;
 
-use crate::stage::{download, meet, next, sum, with_devices};
+use crate::stage::{all_heard_of_rank_1, download, meet, with_devices};
+use crate::sums::{next, sum};
 
 #[test]
 fn ranks_that_make_different_calls_hear_of_both() {
@@ -87,12 +88,7 @@ fn a_rank_that_is_killed_at_any_moment_is_named() {
     (0..3).for_each(|rank| job.await_point(rank, "at work"));
     thread::sleep(Duration::from_millis(100));
     job.kill(1);
-    let outcomes = job.wait();
-    assert!(matches!(outcomes[1], Outcome::Signalled(9)), "{:?}", outcomes[1]);
-    for rank in [0, 2] {
-        let Outcome::Done(heard) = &outcomes[rank] else { panic!("{:?}", outcomes[rank]) };
-        assert!(heard.contains("rank 1 is gone"), "{heard}");
-    }
+    all_heard_of_rank_1(&job.wait());
 }
 
 #[test]

@@ -5,7 +5,9 @@
 
 mod failures;
 mod making;
+mod memory;
 mod records;
 mod results;
 mod stage;
 mod streams;
+mod sums;

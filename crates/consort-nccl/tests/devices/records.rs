@@ -6,7 +6,8 @@ use consort::device::calls;
 use consort::trace::{GroupTrace, RankTrace};
 use consort::{CallStage, DebugLevel, Dtype, Error};
 
-use crate::stage::{device, invited, meet, next, upload, with_devices};
+use crate::stage::{device, invited, meet, upload, with_devices};
+use crate::sums::next;
 
 /// The records of calls on devices of the group of all ranks.
 fn on_devices(trace: &RankTrace) -> &GroupTrace {

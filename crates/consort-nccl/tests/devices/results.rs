@@ -6,36 +6,9 @@ use consort::{
 };
 use consort_testkit::Context;
 
-use crate::stage::{device, download, invited, meet, upload, with_devices, without_nccl};
-
-/// Makes a test of each world out of functions.
-macro_rules! in_worlds {
-    ($($name:ident)*) => {$(
-        mod $name {
-            use crate::stage::with_devices;
-
-            #[test]
-            fn of_one() {
-                with_devices(1).start(|ctx| super::$name(ctx)).expect_all();
-            }
-
-            #[test]
-            fn of_two() {
-                with_devices(2).start(|ctx| super::$name(ctx)).expect_all();
-            }
-
-            #[test]
-            fn of_three() {
-                with_devices(3).start(|ctx| super::$name(ctx)).expect_all();
-            }
-
-            #[test]
-            fn of_four() {
-                with_devices(4).start(|ctx| super::$name(ctx)).expect_all();
-            }
-        }
-    )*};
-}
+use crate::stage::{
+    device, download, in_worlds, invited, meet, upload, with_devices, without_nccl,
+};
 
 in_worlds! {
     sums_of_all_types_are_those_of_all_ranks

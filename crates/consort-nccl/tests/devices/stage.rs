@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use consort::device::calls::{self, OnDevice};
 use consort::device::{Device, Driver, Memory};
-use consort::{Builder, Dtype, Element, Error, Group, ReduceOp};
-use consort_testkit::{Context, Ranks};
+use consort::{Builder, Element, Group};
+use consort_testkit::{Context, Outcome, Ranks};
 
 /// Ranks that find this library in place of CUDA's driver and of NCCL.
 pub(crate) fn with_devices(world: u32) -> Ranks {
@@ -59,15 +58,47 @@ pub(crate) fn download<T: Element>(memory: &Memory) -> Vec<T> {
     consort_sys::view::collect(bytes.len() / size_of::<T>(), [(&bytes[..]).into()]).unwrap()
 }
 
-/// A call that adds up numbers of all ranks on their devices.
-pub(crate) fn sum(group: &Group, numbers: &[f32]) -> OnDevice {
-    calls::all_reduce(upload(&device(group), numbers), Dtype::F32, ReduceOp::Sum)
+/// Whether rank 1 was killed, and all others have heard of it.
+#[track_caller]
+pub(crate) fn all_heard_of_rank_1(outcomes: &[Outcome<String>]) {
+    for (rank, outcome) in outcomes.iter().enumerate() {
+        match outcome {
+            Outcome::Signalled(9) => assert_eq!(rank, 1),
+            Outcome::Done(heard) => assert!(heard.contains("rank 1 is gone"), "{heard}"),
+            other => panic!("rank {rank}: {other:?}"),
+        }
+    }
+    assert!(matches!(outcomes[1], Outcome::Signalled(9)), "{:?}", outcomes[1]);
 }
 
-/// What a rank's next such call gives.
-pub(crate) fn next(group: &Group, numbers: &[f32]) -> Result<Vec<f32>, Error> {
-    let work = group.call_async(sum(group, numbers)).map_err(|failed| failed.error)?;
-    Ok(download(&work.wait().map_err(|failed| failed.error)?.output))
+/// Makes a test of each world out of functions.
+macro_rules! in_worlds {
+    ($($name:ident)*) => {$(
+        mod $name {
+            use crate::stage::with_devices;
+
+            #[test]
+            fn of_one() {
+                with_devices(1).start(|ctx| super::$name(ctx)).expect_all();
+            }
+
+            #[test]
+            fn of_two() {
+                with_devices(2).start(|ctx| super::$name(ctx)).expect_all();
+            }
+
+            #[test]
+            fn of_three() {
+                with_devices(3).start(|ctx| super::$name(ctx)).expect_all();
+            }
+
+            #[test]
+            fn of_four() {
+                with_devices(4).start(|ctx| super::$name(ctx)).expect_all();
+            }
+        }
+    )*};
 }
+pub(crate) use in_worlds;
 
 pub(crate) const LONG: Duration = Duration::from_secs(60);

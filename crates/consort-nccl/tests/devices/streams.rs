@@ -7,7 +7,8 @@ use consort::device::{Event, calls};
 use consort::nccl::{self, Bootstrap, Comm, Library, UniqueId};
 use consort::{Dtype, Error, Group, ReduceOp};
 
-use crate::stage::{device, download, meet, next, sum, upload, with_devices};
+use crate::stage::{device, download, meet, upload, with_devices};
+use crate::sums::{next, sum};
 
 /// Waits until something has happened on a device.
 fn wait_for(event: &Event) {

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use consort::Space;
+
 use super::Stats;
 use crate::options::Unused;
 
@@ -17,7 +19,7 @@ pub enum Value {
 
 impl Stats {
     /// All that it tells, under the names of PyTorch's `DDPLoggingData`. Fields that have no meaning here
-    /// (devices, streams, variables of other backends) are left out.
+    /// (streams, variables of other backends) are left out.
     ///
     /// ```
     /// # use consort::Dtype;
@@ -52,6 +54,9 @@ impl Stats {
             ("has_error", flag(self.error.is_some())),
             ("error", text(self.error.as_deref().unwrap_or_default())),
         ];
+        if let Space::Device(number) = self.space {
+            fields.push(("device_ids", text(number.to_string())));
+        }
         if self.is_rebuilt {
             let indices = self.buckets.iter().map(|bucket| numbers(bucket));
             fields.push(("rebuilt_bucket_sizes", text(numbers(&self.bucket_bytes))));

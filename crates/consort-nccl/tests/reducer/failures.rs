@@ -1,0 +1,133 @@
+//! Ranks that die, devices without memory, and ranks without devices.
+
+use consort::ErrorKind;
+use consort_train::{Error, Options, Parameter, Pass, Reducer};
+
+use crate::model::{COUNT, give, mine, on_device, parameters, step};
+use crate::stage::{all_heard_of_rank_1, device, meet, with_devices, without_nccl};
+
+/// Gives gradients of a pass that fails somewhere. Says why.
+fn fail(group: &consort::Group, reducer: &Reducer, pass: Pass) -> Error {
+    for index in (0..COUNT).rev() {
+        let (dtype, number) = (reducer.parameters()[index].dtype(), pass.number());
+        let mine = mine((group, reducer), number, index);
+        if let Err(error) = pass.ready_on_device(index, dtype, mine.source()) {
+            return error;
+        }
+    }
+    pass.finish().unwrap_err()
+}
+
+#[test]
+fn the_survivors_of_a_rank_that_is_killed_in_a_pass_go_on_with_a_smaller_group() {
+    let mut job = with_devices(3).start(|ctx| {
+        let group = meet(ctx);
+        let reducer = on_device(&group, Options::new());
+        (0..2).for_each(|_| step(&group, &reducer));
+        let pass = reducer.begin().unwrap();
+        if ctx.rank() == 1 {
+            // Some of its buckets have gone.
+            give(&group, &reducer, &pass, (COUNT / 2..COUNT).rev());
+            ctx.reach("half way");
+            let _: () = ctx.told("never");
+        }
+        ctx.reach("half way");
+        let error = fail(&group, &reducer, pass);
+        assert_eq!(error.kind(), ErrorKind::PeerGone, "{error}");
+        assert!(matches!(reducer.begin(), Err(Error::Failed { .. })));
+        let smaller = group.shrink().unwrap();
+        reducer.set_group(&smaller).unwrap();
+        (0..3).for_each(|_| step(&smaller, &reducer));
+        assert!(reducer.stats().is_rebuilt);
+        assert_eq!(smaller.world(), 2);
+        error.to_string()
+    });
+    (0..3).for_each(|rank| job.await_point(rank, "half way"));
+    job.kill(1);
+    all_heard_of_rank_1(&job.wait());
+}
+
+#[test]
+fn a_rank_that_is_killed_at_any_moment_is_named() {
+    let mut job = with_devices(3).start(|ctx| {
+        let group = meet(ctx);
+        let reducer = on_device(&group, Options::new());
+        step(&group, &reducer);
+        ctx.reach("at work");
+        loop {
+            let pass = match reducer.begin() {
+                Ok(pass) => pass,
+                Err(error) => return error.to_string(),
+            };
+            for index in 0..COUNT {
+                let mine = mine((&group, &reducer), 1, index);
+                let dtype = reducer.parameters()[index].dtype();
+                if let Err(error) = pass.ready_on_device(index, dtype, mine.source()) {
+                    return error.to_string();
+                }
+            }
+            if let Err(error) = pass.finish() {
+                return error.to_string();
+            }
+        }
+    });
+    (0..3).for_each(|rank| job.await_point(rank, "at work"));
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    job.kill(1);
+    all_heard_of_rank_1(&job.wait());
+}
+
+#[test]
+fn a_pass_that_is_dropped_half_way_is_named_on_all() {
+    let mut job = with_devices(2).start(|ctx| {
+        let group = meet(ctx);
+        let reducer = on_device(&group, Options::new());
+        step(&group, &reducer);
+        let pass = reducer.begin().unwrap();
+        ctx.reach("begun");
+        if ctx.rank() == 0 {
+            let _: () = ctx.told("go on");
+            give(&group, &reducer, &pass, 3..COUNT);
+            // The others wait for the rest, whether or not any of its buckets has gone.
+            pass.fail("backward has broken");
+            return reducer.begin().unwrap_err().to_string();
+        }
+        fail(&group, &reducer, pass).to_string()
+    });
+    (0..2).for_each(|rank| job.await_point(rank, "begun"));
+    job.tell("go on", &());
+    let told = job.expect_all();
+    assert!(told.iter().all(|text| text.contains("backward has broken")), "{told:?}");
+}
+
+#[test]
+fn a_rank_without_nccl_is_named_when_the_reducer_is_made() {
+    without_nccl(2)
+        .start(|ctx| {
+            let group = meet(ctx);
+            let options = Options::new().on_device(device(&group));
+            let error = Reducer::new(&group, parameters(), options).unwrap_err();
+            assert!(error.to_string().contains("CONSORT_NCCL_LIBRARY"), "{error}");
+            // The host's memory is as good as ever.
+            drop(Reducer::new(&group, parameters(), Options::new()).unwrap());
+        })
+        .expect_all();
+}
+
+#[test]
+fn a_device_without_memory_is_told_to_all() {
+    with_devices(2)
+        .start(|ctx| {
+            let group = meet(ctx);
+            // More than any machine has; each can be addressed.
+            let huge = |at| Parameter::new(format!("w{at}"), consort::Dtype::F32, &[1 << 44]);
+            let options = Options::new().on_device(device(&group));
+            let error = Reducer::new(&group, (0..3).map(huge).collect(), options).unwrap_err();
+            let text = error.to_string();
+            assert!(matches!(error, Error::Elsewhere { rank: 0, .. }), "{text}");
+            assert!(text.contains("cannot keep gradients on its device"), "{text}");
+            assert!(text.contains("cuMemAlloc"), "{text}");
+            step(&group, &on_device(&group, Options::new()));
+        })
+        .expect_all();
+}
