@@ -9,6 +9,7 @@
 //! for was issued before it.
 
 use std::cell::RefCell;
+use std::mem::ManuallyDrop;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 
@@ -22,7 +23,7 @@ use crate::turns::Turn;
 
 /// Begins a group of calls, or one more within it.
 pub(crate) fn start() {
-    OPEN.with_borrow_mut(|open| open.depth += 1);
+    with_open(|open| open.depth += 1);
 }
 
 /// Ends a group of calls. If it is the outermost, its calls are issued.
@@ -65,7 +66,7 @@ pub(crate) fn call(
     deed: Deed,
 ) -> Result<()> {
     let entry = Entry { comm: comm.clone(), stream, deed };
-    let waits = OPEN.with_borrow_mut(|open| -> Result<_> {
+    let waits = with_open(|open| -> Result<_> {
         if open.depth == 0 {
             return Ok(Some(entry));
         }
@@ -81,7 +82,7 @@ pub(crate) fn call(
 /// # Errors
 /// As [`call`]; and that it goes on in the background.
 pub(crate) fn birth(birth: Birth) -> Result<()> {
-    let waits = OPEN.with_borrow_mut(|open| -> Result<_> {
+    let waits = with_open(|open| -> Result<_> {
         if open.depth == 0 {
             return Ok(Some(birth));
         }
@@ -95,7 +96,7 @@ pub(crate) fn birth(birth: Birth) -> Result<()> {
 /// Checks a call that may be in a group: if it fails, the group does.
 pub(crate) fn checked(body: impl FnOnce() -> Result<()>) -> Result<()> {
     catch(body).inspect_err(|failure| {
-        OPEN.with_borrow_mut(|open| {
+        with_open(|open| {
             if open.depth > 0 && *failure != Failure::in_progress() {
                 open.failure.get_or_insert(failure.clone());
             }
@@ -104,7 +105,6 @@ pub(crate) fn checked(body: impl FnOnce() -> Result<()>) -> Result<()> {
 }
 
 /// A group of calls that has begun, or none.
-#[derive(Default)]
 struct Open {
     depth: usize,
     entries: Vec<Entry>,
@@ -123,6 +123,9 @@ struct Entry {
 }
 
 impl Open {
+    const NONE: Self =
+        Self { depth: 0, entries: Vec::new(), births: Vec::new(), failure: None, blocking: None };
+
     /// # Errors
     /// When communicators that block are mixed with others.
     fn admit(&mut self, blocking: bool) -> Result<()> {
@@ -153,9 +156,9 @@ impl Open {
 
 /// The group of calls, if it is the outermost that ends.
 fn close() -> Result<Option<Open>> {
-    OPEN.with_borrow_mut(|open| match open.depth {
+    with_open(|open| match open.depth {
         0 => Err(Failure::usage("ncclGroupEnd without ncclGroupStart")),
-        1 => Ok(Some(std::mem::take(open))),
+        1 => Ok(Some(std::mem::replace(open, Open::NONE))),
         _ => {
             open.depth -= 1;
             Ok(None)
@@ -403,8 +406,15 @@ impl Gate {
     }
 }
 
+/// The group of calls of this thread.
+fn with_open<T>(body: impl FnOnce(&mut Open) -> T) -> T {
+    OPEN.with(|open| body(&mut open.borrow_mut()))
+}
+
 thread_local! {
-    static OPEN: RefCell<Open> = RefCell::default();
+    /// It is never dropped, for calls may come from where a thread ends; and outside of groups there is nothing in it.
+    static OPEN: ManuallyDrop<RefCell<Open>> =
+        const { ManuallyDrop::new(RefCell::new(Open::NONE)) };
 }
 
 /// One at a time gives calls their places.
