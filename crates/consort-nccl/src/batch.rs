@@ -10,9 +10,10 @@
 
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
+use crate::bell::Bell;
 use crate::birth::{Birth, Due, no_thread};
 use crate::comm::{Communicator, noting};
 use crate::deed::{Begun, Deed};
@@ -74,7 +75,19 @@ pub(crate) fn call(
         open.entries.push(entry);
         Ok(None)
     })?;
-    waits.map_or(Ok(()), |entry| issue(vec![entry]))
+    match waits {
+        None => Ok(()),
+        Some(Entry { comm, stream: None, deed }) => now(&comm, deed),
+        Some(entry) => issue(vec![entry]),
+    }
+}
+
+/// Carries out a call that nothing hangs together with. It waits for one place alone, so it needs no order with
+/// others.
+fn now(comm: &Communicator, deed: Deed) -> Result<()> {
+    let turn = comm.turns.take();
+    turn.come();
+    noting(comm, || deed.carry_out(&comm.bond()?.group))
 }
 
 /// Has a communicator come into being: when the group of calls ends, or now.
@@ -377,7 +390,7 @@ fn all_of(parts: Vec<(Part, Turn)>) -> Result<()> {
 #[derive(Default)]
 struct Gate {
     state: Mutex<(usize, bool)>,
-    changed: Condvar,
+    changed: Bell,
 }
 
 impl Gate {
@@ -385,9 +398,9 @@ impl Gate {
     fn hold(&self) {
         let mut state = lock(&self.state);
         state.0 += 1;
-        self.changed.notify_all();
+        self.changed.ring();
         while !state.1 {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.changed.wait(state);
         }
     }
 
@@ -395,14 +408,14 @@ impl Gate {
     fn gather(&self, count: usize) {
         let mut state = lock(&self.state);
         while state.0 < count {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.changed.wait(state);
         }
     }
 
     /// It is done.
     fn open(&self) {
         lock(&self.state).1 = true;
-        self.changed.notify_all();
+        self.changed.ring();
     }
 }
 
