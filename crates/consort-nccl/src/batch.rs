@@ -9,9 +9,11 @@
 //! for was issued before it.
 
 use std::cell::RefCell;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::mem::ManuallyDrop;
+use std::sync::{Arc, Mutex};
 use std::thread;
 
+use crate::bell::Bell;
 use crate::birth::{Birth, Due, no_thread};
 use crate::comm::{Communicator, noting};
 use crate::deed::{Begun, Deed};
@@ -22,7 +24,7 @@ use crate::turns::Turn;
 
 /// Begins a group of calls, or one more within it.
 pub(crate) fn start() {
-    OPEN.with_borrow_mut(|open| open.depth += 1);
+    with_open(|open| open.depth += 1);
 }
 
 /// Ends a group of calls. If it is the outermost, its calls are issued.
@@ -65,7 +67,7 @@ pub(crate) fn call(
     deed: Deed,
 ) -> Result<()> {
     let entry = Entry { comm: comm.clone(), stream, deed };
-    let waits = OPEN.with_borrow_mut(|open| -> Result<_> {
+    let waits = with_open(|open| -> Result<_> {
         if open.depth == 0 {
             return Ok(Some(entry));
         }
@@ -73,7 +75,19 @@ pub(crate) fn call(
         open.entries.push(entry);
         Ok(None)
     })?;
-    waits.map_or(Ok(()), |entry| issue(vec![entry]))
+    match waits {
+        None => Ok(()),
+        Some(Entry { comm, stream: None, deed }) => now(&comm, deed),
+        Some(entry) => issue(vec![entry]),
+    }
+}
+
+/// Carries out a call that nothing hangs together with. It waits for one place alone, so it needs no order with
+/// others.
+fn now(comm: &Communicator, deed: Deed) -> Result<()> {
+    let turn = comm.turns.take();
+    turn.come();
+    noting(comm, || deed.carry_out(&comm.bond()?.group))
 }
 
 /// Has a communicator come into being: when the group of calls ends, or now.
@@ -81,7 +95,7 @@ pub(crate) fn call(
 /// # Errors
 /// As [`call`]; and that it goes on in the background.
 pub(crate) fn birth(birth: Birth) -> Result<()> {
-    let waits = OPEN.with_borrow_mut(|open| -> Result<_> {
+    let waits = with_open(|open| -> Result<_> {
         if open.depth == 0 {
             return Ok(Some(birth));
         }
@@ -95,7 +109,7 @@ pub(crate) fn birth(birth: Birth) -> Result<()> {
 /// Checks a call that may be in a group: if it fails, the group does.
 pub(crate) fn checked(body: impl FnOnce() -> Result<()>) -> Result<()> {
     catch(body).inspect_err(|failure| {
-        OPEN.with_borrow_mut(|open| {
+        with_open(|open| {
             if open.depth > 0 && *failure != Failure::in_progress() {
                 open.failure.get_or_insert(failure.clone());
             }
@@ -104,7 +118,6 @@ pub(crate) fn checked(body: impl FnOnce() -> Result<()>) -> Result<()> {
 }
 
 /// A group of calls that has begun, or none.
-#[derive(Default)]
 struct Open {
     depth: usize,
     entries: Vec<Entry>,
@@ -123,6 +136,9 @@ struct Entry {
 }
 
 impl Open {
+    const NONE: Self =
+        Self { depth: 0, entries: Vec::new(), births: Vec::new(), failure: None, blocking: None };
+
     /// # Errors
     /// When communicators that block are mixed with others.
     fn admit(&mut self, blocking: bool) -> Result<()> {
@@ -153,9 +169,9 @@ impl Open {
 
 /// The group of calls, if it is the outermost that ends.
 fn close() -> Result<Option<Open>> {
-    OPEN.with_borrow_mut(|open| match open.depth {
+    with_open(|open| match open.depth {
         0 => Err(Failure::usage("ncclGroupEnd without ncclGroupStart")),
-        1 => Ok(Some(std::mem::take(open))),
+        1 => Ok(Some(std::mem::replace(open, Open::NONE))),
         _ => {
             open.depth -= 1;
             Ok(None)
@@ -374,7 +390,7 @@ fn all_of(parts: Vec<(Part, Turn)>) -> Result<()> {
 #[derive(Default)]
 struct Gate {
     state: Mutex<(usize, bool)>,
-    changed: Condvar,
+    changed: Bell,
 }
 
 impl Gate {
@@ -382,9 +398,9 @@ impl Gate {
     fn hold(&self) {
         let mut state = lock(&self.state);
         state.0 += 1;
-        self.changed.notify_all();
+        self.changed.ring();
         while !state.1 {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.changed.wait(state);
         }
     }
 
@@ -392,19 +408,26 @@ impl Gate {
     fn gather(&self, count: usize) {
         let mut state = lock(&self.state);
         while state.0 < count {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.changed.wait(state);
         }
     }
 
     /// It is done.
     fn open(&self) {
         lock(&self.state).1 = true;
-        self.changed.notify_all();
+        self.changed.ring();
     }
 }
 
+/// The group of calls of this thread.
+fn with_open<T>(body: impl FnOnce(&mut Open) -> T) -> T {
+    OPEN.with(|open| body(&mut open.borrow_mut()))
+}
+
 thread_local! {
-    static OPEN: RefCell<Open> = RefCell::default();
+    /// It is never dropped, for calls may come from where a thread ends; and outside of groups there is nothing in it.
+    static OPEN: ManuallyDrop<RefCell<Open>> =
+        const { ManuallyDrop::new(RefCell::new(Open::NONE)) };
 }
 
 /// One at a time gives calls their places.

@@ -323,8 +323,15 @@ impl Communicator {
         if let Some(bond) = bond {
             bond.group.abort(ABORTED);
         }
-        if let Some(service) = &*lock(&self.service) {
-            service.abort(ABORTED);
+        self.end_service(ABORTED);
+    }
+
+    /// Ends what comes for its windows. When it returns nobody writes to them any more.
+    fn end_service(&self, why: &str) {
+        let service = lock(&self.service).clone();
+        if let Some(service) = service {
+            service.abort(why);
+            service.rest();
         }
     }
 
@@ -337,9 +344,7 @@ impl Communicator {
         if !was_revoked {
             lock(&self.state).stage = Stage::Revoked;
             bond.group.abort(REVOKED);
-            if let Some(service) = &*lock(&self.service) {
-                service.abort(REVOKED);
-            }
+            self.end_service(REVOKED);
         }
         Ok(())
     }
@@ -466,11 +471,13 @@ impl Communicator {
         }
     }
 
-    /// Keeps a way of the program's own. Gives its code, which no other has.
+    /// Keeps a way of the program's own. Gives its code, which no other of its has, and for long no other at all.
     pub(crate) fn add_op(&self, dtype: Dtype, own: Own) -> c_int {
         let mut last = lock(&LAST_OP);
-        *last += 1;
-        lock(&self.ops).insert(*last, (dtype, own));
+        let mut ops = lock(&self.ops);
+        // A program that makes one for each call comes to the end of the numbers some day.
+        *last = next_op(*last, |code| ops.contains_key(&code));
+        ops.insert(*last, (dtype, own));
         *last
     }
 
@@ -489,6 +496,16 @@ impl Communicator {
     }
 }
 
+/// The next code after another that none of a communicator's has.
+fn next_op(last: c_int, is_taken: impl Fn(c_int) -> bool) -> c_int {
+    let after = |code: c_int| code.checked_add(1).unwrap_or(FIRST_OWN);
+    let mut code = after(last);
+    while is_taken(code) {
+        code = after(code);
+    }
+    code
+}
+
 /// Whatever happens in `body` is the communicator's failure too.
 pub(crate) fn noting<T>(comm: &Communicator, body: impl FnOnce() -> Result<T>) -> Result<T> {
     catch(body).inspect_err(|failure| comm.note(failure))
@@ -505,6 +522,17 @@ static LAST_OP: Mutex<c_int> = Mutex::new(FIRST_OWN - 1);
 /// Handles look like addresses, and are none that anybody has.
 const STEP: usize = 0x10;
 /// No communicator, stream or window has such a number.
-const REGISTERED: usize = 0x7000_0000_0000;
+const REGISTERED: usize = 0x7400_0000_0000;
 const ABORTED: &str = "ncclCommAbort";
 const REVOKED: &str = "ncclCommRevoke";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_begin_anew_when_there_are_no_more() {
+        assert_eq!(next_op(FIRST_OWN - 1, |_| false), FIRST_OWN);
+        assert_eq!(next_op(c_int::MAX, |code| code < FIRST_OWN + 2), FIRST_OWN + 2);
+    }
+}

@@ -144,7 +144,10 @@ impl Settings {
         config.check()?;
         let blocking =
             if config.blocking == UNDEFINED { parent.blocking } else { config.blocking == 1 };
-        let name = match config.commName.is_null() {
+        // One that ends before the name is whole has none.
+        let has_name =
+            config.size >= offset_of!(Config, collnetEnable) && !config.commName.is_null();
+        let name = match !has_name {
             true => None,
             false => {
                 // SAFETY: a name that is not null ends with a zero, as NCCL asks of its callers.

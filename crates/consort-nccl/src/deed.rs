@@ -141,8 +141,12 @@ impl Words {
     pub(crate) fn broadcast(&self, root: c_int) -> Result<Deed> {
         let (part, _) = self.sizes()?;
         let root = self.rank_called("root", root)?;
+        let buffer = self.received(part)?;
         let input = if self.is(root) { Some(self.sent(part)?) } else { None };
-        self.deed(Task::Broadcast { root, input, buffer: self.received(part)? })
+        if input.is_some_and(|input| input != buffer && input.overlaps(buffer)) {
+            return Err(Failure::argument("sendbuff overlaps recvbuff, and is not the same"));
+        }
+        self.deed(Task::Broadcast { root, input, buffer })
     }
 
     pub(crate) fn reduce(&self, how: Combination, root: c_int) -> Result<Deed> {

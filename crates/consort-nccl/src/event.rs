@@ -119,8 +119,8 @@ struct Events {
 }
 
 static EVENTS: Mutex<Events> = Mutex::new(Events { all: BTreeMap::new(), last: 0 });
-/// No stream has such a number.
-const FIRST: usize = 0x6000_0000_0000;
+/// No stream or window has such a number.
+const FIRST: usize = 0x6800_0000_0000;
 const STEP: usize = 0x10;
 
 #[cfg(test)]

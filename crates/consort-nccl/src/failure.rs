@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
+use std::thread::LocalKey;
 
 use consort::{Error, ErrorKind};
 
@@ -100,20 +101,29 @@ pub(crate) fn catch<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
 /// asks again.
 pub(crate) fn last(of_comm: Option<String>) -> *const c_char {
     let found = of_comm.map(|text| clean(&text));
-    let mine = || LAST.with_borrow(Clone::clone);
+    let mine = || LAST.try_with(|last| last.borrow().clone()).ok().flatten();
     let any = || lock(&ANYBODYS).clone();
-    let text = found.or_else(mine).or_else(any).unwrap_or_default();
-    SHOWN.with_borrow_mut(|shown| {
-        *shown = text;
+    show(&SHOWN, found.or_else(mine).or_else(any).unwrap_or_default())
+}
+
+/// Puts a text where C can read it until the thread shows another. In a thread that is about to end, and has let go
+/// of all that was its own, it stays for good.
+pub(crate) fn show(place: &'static LocalKey<RefCell<CString>>, text: CString) -> *const c_char {
+    let mut text = Some(text);
+    let shown = place.try_with(|shown| {
+        let mut shown = shown.borrow_mut();
+        *shown = text.take().unwrap_or_default();
         shown.as_ptr()
-    })
+    });
+    shown.unwrap_or_else(|_| text.take().unwrap_or_default().into_raw())
 }
 
 /// Keeps a text for [`last`].
 pub(crate) fn remember(text: &str) {
     let text = clean(text);
     *lock(&ANYBODYS) = Some(text.clone());
-    LAST.set(Some(text));
+    // In a thread that is about to end it may be gone: then it is anybody's.
+    let _ = LAST.try_with(|last| *last.borrow_mut() = Some(text));
 }
 
 /// As C can read it, with who says so.

@@ -43,6 +43,7 @@
 #[allow(unsafe_code, non_snake_case)]
 pub mod api;
 mod batch;
+mod bell;
 mod birth;
 mod comm;
 mod config;

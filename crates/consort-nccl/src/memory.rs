@@ -55,6 +55,12 @@ impl Region {
         (end <= self.len).then_some(Self { address: self.address + offset, len })
     }
 
+    /// Whether there are bytes that are in both.
+    pub(crate) fn overlaps(self, other: Self) -> bool {
+        let ends = (self.address + self.len, other.address + other.len);
+        self.len > 0 && other.len > 0 && self.address < ends.1 && other.address < ends.0
+    }
+
     /// To be read.
     pub(crate) fn source<'a>(self) -> Source<'a> {
         // SAFETY: C has promised that they are there for as long as the call goes on that this is for, and no

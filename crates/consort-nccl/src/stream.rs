@@ -3,9 +3,10 @@
 //! Each has a thread of its own, which carries out one job after the other.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
+use crate::bell::Bell;
 use crate::failure::{Failure, Result, catch};
 use crate::lock;
 use crate::raw::Handle;
@@ -24,7 +25,7 @@ pub(crate) struct Stream {
 #[derive(Default)]
 struct Line {
     state: Mutex<State>,
-    changed: Condvar,
+    changed: Bell,
 }
 
 #[derive(Default)]
@@ -105,7 +106,7 @@ impl Stream {
         state.jobs.push_back(job);
         state.pending += 1;
         drop(state);
-        self.line.changed.notify_all();
+        self.line.changed.ring();
     }
 
     /// Says, when it is called, what has gone wrong since somebody asked.
@@ -133,7 +134,7 @@ impl Stream {
     pub(crate) fn synchronize(&self) -> Result<()> {
         let mut state = lock(&self.line.state);
         while state.pending > 0 {
-            state = self.line.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.line.changed.wait(state);
         }
         state.failure.take().map_or(Ok(()), Err)
     }
@@ -148,7 +149,7 @@ impl Drop for Stream {
             state.is_closed = true;
             state.pending == 0
         };
-        self.line.changed.notify_all();
+        self.line.changed.ring();
         if let (Some(thread), true) = (self.thread.take(), is_idle) {
             // A job's panic is caught; there is nothing else to hear of.
             let _ = thread.join();
@@ -164,7 +165,7 @@ impl Line {
                 if state.is_closed {
                     return;
                 }
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self.changed.wait(state);
                 continue;
             };
             drop(state);
@@ -174,7 +175,7 @@ impl Line {
             if let Err(failure) = result {
                 state.failure.get_or_insert(failure);
             }
-            self.changed.notify_all();
+            self.changed.ring();
         }
     }
 }

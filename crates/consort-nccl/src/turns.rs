@@ -4,15 +4,16 @@
 //! whichever streams they are on and whichever threads carry them out. So each takes a number when it is made,
 //! and waits until those before it are done.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use crate::bell::Bell;
 use crate::lock;
 
 /// The calls of a communicator.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     counts: Mutex<Counts>,
-    served: Condvar,
+    served: Bell,
 }
 
 #[derive(Debug, Default)]
@@ -44,7 +45,7 @@ impl Turns {
         let mut counts = lock(&self.counts);
         let last = counts.made;
         while counts.done < last {
-            counts = self.served.wait(counts).unwrap_or_else(PoisonError::into_inner);
+            counts = self.served.wait(counts);
         }
     }
 }
@@ -52,19 +53,23 @@ impl Turns {
 impl Turn {
     /// Waits until it is this one's turn.
     pub(crate) fn come(&self) {
+        drop(self.await_mine());
+    }
+
+    fn await_mine(&self) -> MutexGuard<'_, Counts> {
         let mut counts = lock(&self.turns.counts);
         while counts.done + 1 < self.number {
-            counts = self.turns.served.wait(counts).unwrap_or_else(PoisonError::into_inner);
+            counts = self.turns.served.wait(counts);
         }
+        counts
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
         // One that gives up early still stands in line.
-        self.come();
-        lock(&self.turns.counts).done += 1;
-        self.turns.served.notify_all();
+        self.await_mine().done += 1;
+        self.turns.served.ring();
     }
 }
 

@@ -20,6 +20,13 @@ fn a_program_in_c_gets_right_results() {
 }
 
 #[test]
+fn a_program_in_c_can_make_calls_until_its_very_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile(folder.path(), &here("tests/late.c")) else { return };
+    succeed(ranks_of(&program, &[], 1));
+}
+
+#[test]
 fn a_program_in_c_runs_under_the_launcher() {
     let folder = tempfile::tempdir().unwrap();
     let launcher = built("../consort");
@@ -170,8 +177,16 @@ fn a_program_in_python_gets_right_results() {
 fn compile(folder: &Path, source: &Path) -> Option<PathBuf> {
     let program = folder.join(source.file_stem().expect("it is a file"));
     let mut compiler = Command::new("cc");
-    compiler.args(["-std=c11", "-D_DEFAULT_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", "-I"]);
-    compiler.arg(here("include")).arg("-o").arg(&program).arg(source);
+    compiler.args([
+        "-std=c11",
+        "-D_DEFAULT_SOURCE",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-g",
+        "-pthread",
+    ]);
+    compiler.arg("-I").arg(here("include")).arg("-o").arg(&program).arg(source);
     compiler.arg("-L").arg(built("")).arg("-lconsort_nccl");
     match compiler.output() {
         Err(_) => {

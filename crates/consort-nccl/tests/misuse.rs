@@ -81,6 +81,9 @@ fn arguments_are_told_by_their_names() {
     fails(reduce(input, output, usize::MAX / 8, dtype, SUM), BAD, "more than memory");
     let shifted = write(&mut numbers[1..]);
     fails(reduce(output, shifted, 7, dtype, SUM), BAD, "overlaps");
+    let broadcast = |from, to| ncclBroadcast(from, to, 7, dtype, 0, comm, NOW);
+    fails(broadcast(output, shifted), BAD, "overlaps");
+    fails(broadcast(shifted, output), BAD, "overlaps");
     for root in [-1, 1] {
         let status = ncclBroadcast(input, output, 8, dtype, root, comm, NOW);
         fails(status, BAD, &format!("root is {root}"));
@@ -116,6 +119,20 @@ fn ids_ranks_and_configurations_are_looked_at() {
     // A later version says more.
     let mut asked = Config { size: size_of::<Config>() + 64, ..Config::INITIAL };
     ok(ncclCommInitRankConfig(out(&mut comm), 1, id, 0, config(&mut asked)));
+    // One that ends in the middle of a pointer does not say where it leads.
+    let end = std::mem::offset_of!(Config, commName) + 4;
+    let name = std::ptr::without_provenance(0xdead_dead_dead);
+    let mut asked = Config { size: end, commName: name, ..Config::INITIAL };
+    let mut other = Handle::NULL;
+    ok(ncclCommInitRankConfig(out(&mut other), 1, unique_id(), 0, config(&mut asked)));
+    ok(ncclCommDestroy(other));
+    let too_many = |ndev| {
+        let mut none = Handle::NULL;
+        ncclCommInitAll(out(&mut none), ndev, nothing())
+    };
+    for ndev in [0, -1, 1025, c_int::MAX] {
+        fails(too_many(ndev), BAD, &format!("ndev is {ndev}"));
+    }
     let scalable = |count| {
         let mut comm = Handle::NULL;
         ncclCommInitRankScalable(out(&mut comm), 1, 0, count, list(&[id]), no_config())

@@ -54,6 +54,40 @@ fn wait(from: &[usize], times: c_int, comm: Handle, stream: Handle) -> Status {
 }
 
 #[test]
+fn nobody_writes_to_the_windows_of_a_communicator_that_has_ended() {
+    ranks(2, |ctx| {
+        for (end, name) in [
+            (ncclCommAbort as extern "C" fn(Handle) -> Status, "abort"),
+            (ncclCommDestroy, "destroy"),
+        ] {
+            let comm = share_and_meet(ctx, name);
+            let (count, queue) = (1 << 20, stream());
+            let memory = room(4 * count);
+            let window = open(comm, memory, 4 * count);
+            counts_all(comm);
+            if ctx.rank() == 1 {
+                // It is still putting when the other ends it, which the program should not do.
+                let data: Vec<Vec<f32>> = (1..=8).map(|it| vec![it as f32; count]).collect();
+                data.iter().for_each(|data| ok(put(data, 0, window, 0, comm, queue)));
+                let _ = consortStreamSynchronize(queue);
+                ok(end(comm));
+            } else {
+                // SAFETY: it is there.
+                while unsafe { memory.cast::<f32>().read_volatile() } == 0.0 {
+                    std::hint::spin_loop();
+                }
+                ok(end(comm));
+                let then = numbers(memory, count);
+                std::thread::sleep(std::time::Duration::from_millis(100));
+                assert!(then == numbers(memory, count), "{name}: somebody wrote");
+            }
+            ok(consortStreamDestroy(queue));
+            ok(ncclMemFree(at(memory)));
+        }
+    });
+}
+
+#[test]
 fn every_rank_writes_to_every_window() {
     ranks(3, |ctx| {
         let comm = meet(ctx);

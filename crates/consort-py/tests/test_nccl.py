@@ -104,6 +104,13 @@ inputs = three(); nccl.all_reduce(inputs); show(inputs)
 inputs, outputs = three(), three(); nccl.all_reduce(inputs, outputs, op=nccl.MAX); show(outputs)
 inputs = three(); nccl.reduce(inputs, root=1); show(inputs)
 inputs, output = three(), Tensor([0, 0]); nccl.reduce(inputs, output, root=2, op="min"); show([output])
+import warnings
+for name in ("output", "outputs"):
+    inputs, several = three(), three()
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        nccl.reduce(inputs, root=2, **{name: several})
+    print(warned[0].category.__name__); show(several)
 inputs = three(); nccl.broadcast(inputs, root=2); show(inputs)
 outputs = three(6); nccl.all_gather(three(), outputs); show(outputs)
 outputs = three(1); nccl.reduce_scatter(three(3), outputs); show(outputs)
@@ -116,6 +123,7 @@ print(nccl.is_available(three()))
         str([[20.0, 21.0]] * 3),
         str([[0.0, 1.0], [30.0, 33.0], [20.0, 21.0]]),
         str([[0.0, 1.0]]),
+        *["DeprecationWarning", str([[0.0, 1.0], [10.0, 11.0], [30.0, 33.0]])] * 2,
         str([[20.0, 21.0]] * 3),
         str([[0.0, 1.0, 10.0, 11.0, 20.0, 21.0]] * 3),
         str([[30.0], [33.0], [36.0]]),
@@ -231,6 +239,21 @@ MISTAKES = {
     "nccl.all_reduce([Tensor([1], dense=False)])": ("Mistake", "inputs[0] is sparse"),
     "nccl.all_reduce([Tensor([1], whole=False)])": ("Mistake", "inputs[0] is not contiguous"),
     "nccl.all_reduce([one, wide])": ("Mistake", "inputs[1] is float64, and inputs[0] float32"),
+    "nccl.all_reduce([one, Tensor([1, 2], 'd', dtype='float64', whole=False)])": (
+        "Mistake",
+        "inputs[1] is float64",
+    ),
+    "nccl.all_reduce([one, Tensor([1, 2], whole=False)])": (
+        "Mistake",
+        "inputs[1] is not contiguous",
+    ),
+    "nccl.all_reduce([one, Tensor([1, 2], dense=False, dtype='float64')])": (
+        "Mistake",
+        "inputs[1] is sparse",
+    ),
+    "nccl.reduce([one], one, outputs=[one])": ("Mistake", "but not both"),
+    "nccl.reduce([one], outputs=[3])": ("TypeError", "outputs[0] should be a tensor"),
+    "nccl.reduce([one], outputs=[one], root=1)": ("Mistake", "invalid root 1"),
     "nccl.all_reduce([one, two])": ("Mistake", "inputs[1] has 2 elements, and inputs[0] 1"),
     "nccl.all_gather([one], [two])": ("Mistake", "outputs[0] has 2 elements, and has to have 1"),
     "nccl.all_reduce([one], [wide])": ("Mistake", "outputs[0] is float64"),

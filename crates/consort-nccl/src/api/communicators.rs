@@ -194,6 +194,10 @@ fn init_rank(
 fn init_all(out: &Out<Handle>, ndev: c_int, devlist: &In<c_int>) -> Result<()> {
     out.check("comm")?;
     let world = at_least("ndev", ndev, 1)?;
+    if ndev > MOST_HERE {
+        let what = format!("ndev is {ndev}, and a process has no more than {MOST_HERE} ranks here");
+        return Err(Failure::argument(what));
+    }
     let devices = match devlist.is_null() {
         true => (0..ndev).collect(),
         false => devlist.list("devlist", world as usize)?,
@@ -392,5 +396,7 @@ fn below(name: &str, number: c_int, end: u32) -> Result<u32> {
 }
 
 const NO_COLOUR: c_int = -1;
+/// Each rank has threads.
+const MOST_HERE: c_int = 1024;
 const SHRINK_DEFAULT: c_int = 0;
 const SHRINK_ABORT: c_int = 1;

@@ -2,8 +2,9 @@
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
+use std::io::Write;
 
-use crate::failure::{Failure, Result};
+use crate::failure::{self, Failure, Result};
 use crate::parameters::{Parameter, keys};
 use crate::raw::{Bytes, Handle, Out, Text};
 
@@ -81,11 +82,14 @@ exports! {
         table: Out<*const *const c_char>, tableLen: Out<c_int>,
     ) {
         tableLen.set("tableLen", keys().len() as c_int)?;
-        let start = TABLE.with_borrow_mut(|table| {
-            *table = keys().iter().map(|key| key.as_ptr()).collect();
+        let all = || keys().iter().map(|key| key.as_ptr()).collect::<Vec<_>>();
+        let start = TABLE.try_with(|table| {
+            let mut table = table.borrow_mut();
+            *table = all();
             table.as_ptr()
         });
-        table.set("table", start)
+        // In a thread that is about to end it stays for good.
+        table.set("table", start.unwrap_or_else(|_| all().leak().as_ptr()))
     }
 }
 
@@ -105,10 +109,15 @@ fn dump() {
     for key in keys() {
         let key = key.to_string_lossy();
         match std::env::var(&*key) {
-            Ok(value) => eprintln!("{key}={value}"),
-            Err(_) => eprintln!("{key} is not set"),
+            Ok(value) => tell(format_args!("{key}={value}")),
+            Err(_) => tell(format_args!("{key} is not set")),
         }
     }
+}
+
+/// A program may have closed its standard error.
+fn tell(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// A value where C can read it, and how long it is.
@@ -116,11 +125,7 @@ fn show(parameter: Parameter) -> Result<(*const c_char, usize)> {
     let text = CString::new(parameter.value())
         .map_err(|_| Failure::argument(format!("{} has a zero in it", parameter.key())))?;
     let len = text.as_bytes().len();
-    let start = SHOWN.with_borrow_mut(|shown| {
-        *shown = text;
-        shown.as_ptr()
-    });
-    Ok((start, len))
+    Ok((failure::show(&SHOWN, text), len))
 }
 
 thread_local! {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use consort::{
@@ -23,6 +23,8 @@ pub(crate) struct Service {
     shared: Arc<Shared>,
     /// How much was sent to each rank.
     sent: Mutex<Vec<u64>>,
+    /// None once it was waited for.
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// What the thread works on.
@@ -47,12 +49,12 @@ impl Service {
         let mailbox = Mailbox::new(group.world());
         let shared = Arc::new(Shared { mailbox, windows: Mutex::default() });
         let (seen, served) = (shared.clone(), group.clone());
-        thread::Builder::new()
+        let thread = thread::Builder::new()
             .name("consort-window".to_owned())
             .spawn(move || seen.serve(&served))
             .map_err(|error| Failure::system(format!("there is no thread for windows: {error}")))?;
-        let sent = Mutex::new(vec![0; group.world()]);
-        Ok(Self { group, shared, sent })
+        let (sent, thread) = (Mutex::new(vec![0; group.world()]), Mutex::new(Some(thread)));
+        Ok(Self { group, shared, sent, thread })
     }
 
     /// Takes what is put into this memory from here on. Says which window it is.
@@ -119,13 +121,21 @@ impl Service {
     pub(crate) fn abort(&self, why: &str) {
         self.group.abort(why);
     }
+
+    /// Waits until the thread has ended, which was told to: from then on nobody writes to windows.
+    pub(crate) fn rest(&self) {
+        let thread = lock(&self.thread).take();
+        // A panic of its is caught; there is nothing else to hear of.
+        let _ = thread.map(JoinHandle::join);
+    }
 }
 
 impl Drop for Service {
-    /// The thread ends when it is told.
+    /// The thread ends when it is told. What was put before is there then, and nobody writes to windows any more.
     fn drop(&mut self) {
         // If it cannot be told, the group has ended, and it knows.
         let _ = self.group.send(&STOP, self.group.rank(), NOTE);
+        self.rest();
     }
 }
 

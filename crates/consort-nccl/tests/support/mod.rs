@@ -145,7 +145,12 @@ pub(crate) fn await_id(path: &Path) -> UniqueId {
 
 /// A communicator of all ranks of the job.
 pub(crate) fn meet(ctx: &Context) -> Handle {
-    let id = share(ctx, 0, "id");
+    share_and_meet(ctx, "id")
+}
+
+/// Another communicator of all ranks of the job, by an id of this name.
+pub(crate) fn share_and_meet(ctx: &Context, name: &str) -> Handle {
+    let id = share(ctx, 0, name);
     let mut comm = Handle::NULL;
     ok(ncclCommInitRank(out(&mut comm), ctx.world() as c_int, id, ctx.rank() as c_int));
     comm

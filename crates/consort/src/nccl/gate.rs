@@ -102,6 +102,8 @@ struct State {
     /// Whether it was.
     is_cut: bool,
     watchers: usize,
+    /// How many threads wait for something of this to change. Waking is a call of the system even if there are none.
+    waiting: usize,
     /// Once it is over: whether NCCL has certainly let go of all that it was given.
     is_gone: Option<bool>,
 }
@@ -122,6 +124,7 @@ impl Gate {
             inside: None,
             is_cut: false,
             watchers: 0,
+            waiting: 0,
             is_gone: None,
         };
         let process = std::process::id();
@@ -177,7 +180,7 @@ impl Gate {
         let mut state = self.lock();
         state.inside = Some(Instant::now());
         // Who closes it may wait for this.
-        self.changed.notify_all();
+        self.tell(&state);
         if state.handle.is_some() { Ok(()) } else { Err(state.fate) }
     }
 
@@ -201,7 +204,7 @@ impl Gate {
         let mut state = self.lock();
         let Some(handle) = state.handle.take() else { return Closed::Before };
         state.fate = fate;
-        self.changed.notify_all();
+        self.tell(&state);
         while state.is_used() {
             let since = state.inside.filter(|_| fate == Fate::Aborted && state.watchers == 0);
             // Between stepping in and being in NCCL a thread may be made to wait by the system, but not for long.
@@ -212,7 +215,7 @@ impl Gate {
             let waited = began.elapsed();
             if waited >= limit {
                 state.is_gone = Some(false);
-                self.changed.notify_all();
+                self.tell(&state);
                 return Closed::Held(waited);
             }
             let pause = if since.is_some() { grace } else { limit };
@@ -272,7 +275,22 @@ impl Gate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, State>, at_most: Duration) -> MutexGuard<'a, State> {
-        self.changed.wait_timeout(state, at_most).unwrap_or_else(PoisonError::into_inner).0
+    fn wait<'a>(
+        &self,
+        mut state: MutexGuard<'a, State>,
+        at_most: Duration,
+    ) -> MutexGuard<'a, State> {
+        state.waiting += 1;
+        let waited = self.changed.wait_timeout(state, at_most);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        state.waiting -= 1;
+        state
+    }
+
+    /// Wakes all who wait.
+    fn tell(&self, state: &State) {
+        if state.waiting > 0 {
+            self.changed.notify_all();
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Calls that are carried out together.
 
 use std::cell::RefCell;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use super::code::Code;
@@ -72,7 +73,7 @@ struct Scope {
 impl Scope {
     fn open(library: Library, is_estimate: bool) -> Result<Self> {
         library.succeed("ncclGroupStart", library.table().start_group(), None)?;
-        OPEN.with_borrow_mut(|all| match all.iter_mut().find(|open| open.library == library) {
+        with_open(|all| match all.iter_mut().find(|open| open.library == library) {
             Some(open) => open.depth += 1,
             None => all.push(Open {
                 library,
@@ -181,7 +182,7 @@ impl Drop for Open {
 
 /// The gates of the communicators in the group, if it is the outermost.
 fn gates(library: Library) -> Vec<Arc<Gate>> {
-    OPEN.with_borrow(|all| {
+    with_open(|all| {
         let open = all.iter().find(|open| open.library == library && open.depth == 1);
         open.map_or(Vec::new(), |open| {
             open.kept.iter().map(|(inner, _)| inner.gate().clone()).collect()
@@ -191,21 +192,26 @@ fn gates(library: Library) -> Vec<Arc<Gate>> {
 
 /// Whether a group is open on this thread.
 pub(super) fn is_open(library: Library) -> bool {
-    OPEN.with_borrow(|all| all.iter().any(|open| open.library == library))
+    with_open(|all| all.iter().any(|open| open.library == library))
 }
 
 /// Goes out of one group. What it was if that was the outermost.
 fn depart(library: Library) -> Option<Open> {
-    OPEN.with_borrow_mut(|all| {
+    with_open(|all| {
         let at = all.iter().position(|open| open.library == library)?;
         all[at].depth -= 1;
-        (all[at].depth == 0).then(|| all.swap_remove(at))
+        let ended = (all[at].depth == 0).then(|| all.swap_remove(at));
+        // What is never dropped keeps no memory.
+        if all.is_empty() {
+            *all = Vec::new();
+        }
+        ended
     })
 }
 
 /// Whether a call of this communicator may be made in the group that is open, if one is.
 pub(super) fn admit(inner: &Inner, function: &'static str) -> Result<()> {
-    OPEN.with_borrow(|all| {
+    with_open(|all| {
         let open = all.iter().find(|open| open.library == inner.library());
         match open.and_then(|open| open.kept.first()) {
             Some((other, _)) if other.is_blocking() != inner.is_blocking() => Err(Error::argument(
@@ -220,7 +226,7 @@ pub(super) fn admit(inner: &Inner, function: &'static str) -> Result<()> {
 
 /// Keeps a pass until the end of the group that is open, or gives it back if none is.
 pub(super) fn keep(inner: &Arc<Inner>, pass: Pass) -> Option<Pass> {
-    OPEN.with_borrow_mut(|all| match all.iter_mut().find(|open| open.library == inner.library()) {
+    with_open(|all| match all.iter_mut().find(|open| open.library == inner.library()) {
         Some(open) => {
             open.kept.push((inner.clone(), pass));
             None
@@ -231,7 +237,7 @@ pub(super) fn keep(inner: &Arc<Inner>, pass: Pass) -> Option<Pass> {
 
 /// Leaves a communicator that was dropped to the end of the group that is open, if one is. Says whether.
 pub(super) fn doom(inner: &Arc<Inner>) -> bool {
-    OPEN.with_borrow_mut(|all| {
+    with_open(|all| {
         let open = all.iter_mut().find(|open| open.library == inner.library());
         open.map(|open| open.doomed.push(inner.clone())).is_some()
     })
@@ -239,7 +245,7 @@ pub(super) fn doom(inner: &Arc<Inner>) -> bool {
 
 /// Keeps memory known until the end of the group that is open, or gives it back if none is.
 pub(super) fn postpone(inner: &Arc<Inner>, lease: Lease) -> Option<Lease> {
-    OPEN.with_borrow_mut(|all| match all.iter_mut().find(|open| open.library == inner.library()) {
+    with_open(|all| match all.iter_mut().find(|open| open.library == inner.library()) {
         Some(open) => {
             open.leases.push((lease, inner.clone()));
             None
@@ -259,7 +265,13 @@ pub(super) fn refuse(library: Library, function: &'static str) -> Result<()> {
     }
 }
 
+fn with_open<T>(body: impl FnOnce(&mut Vec<Open>) -> T) -> T {
+    OPEN.with(|all| body(&mut all.borrow_mut()))
+}
+
 thread_local! {
-    /// One for each library.
-    static OPEN: RefCell<Vec<Open>> = const { RefCell::new(Vec::new()) };
+    /// One for each library. It is never dropped, for communicators may be where a thread ends; and outside of groups
+    /// there is nothing in it.
+    static OPEN: ManuallyDrop<RefCell<Vec<Open>>> =
+        const { ManuallyDrop::new(RefCell::new(Vec::new())) };
 }

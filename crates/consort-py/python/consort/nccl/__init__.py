@@ -21,7 +21,9 @@ these are done.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
 from consort._core import (
     Communicator,
@@ -97,7 +99,8 @@ def is_available(tensors: Sequence[Tensor]) -> bool:
     """
     try:
         found = checks.collection("tensors", tensors)
-        checks.plain("tensors", found, _home())
+        checks.dense("tensors", found, _home())
+        checks.contiguous("tensors", found)
         checks.apart(found, _home())
     except (Error, TypeError):
         return False
@@ -122,8 +125,17 @@ def reduce(
     op: Op = SUM,
     streams: Streams = None,
     comms: Comms = None,
+    *,
+    outputs: Sequence[Tensor] | None = None,
 ) -> None:
-    """Combines all inputs; the output, or the root's input, becomes the result."""
+    """Combines all inputs; the output, or the root's input, becomes the result.
+
+    A list of outputs, of which the root's is taken, is deprecated, as in PyTorch.
+    """
+    if output is not None and outputs is not None:
+        raise mistake("nccl: give output, or the deprecated outputs, but not both")
+    if outputs is not None or isinstance(output, (list, tuple)):
+        output = _of_root(output if outputs is None else outputs, root)
     _call("reduce", inputs, output, op, root, streams, comms)
 
 
@@ -178,8 +190,8 @@ def _call(
         into = _at_root(given, into, ranks, root)
     checks.same_number(given, into)
     home = _home()
-    checks.plain("inputs", given, home)
-    checks.plain("outputs", [each for each in into if each is not None], home)
+    checks.dense("inputs", given, home)
+    checks.dense("outputs", [each for each in into if each is not None], home)
     checks.alike(given, into, _parts(name, world))
     checks.apart(given, home)
     way = checks.operation(op)
@@ -206,6 +218,18 @@ def _outputs(
     if outputs is None:
         raise mistake(f"nccl.{name}: it needs outputs")
     return list(checks.collection("outputs", outputs))
+
+
+def _of_root(outputs: Any, root: int) -> Tensor:
+    """What a list of outputs means."""
+    found = checks.collection("outputs", outputs)
+    checks.root(root, len(found))
+    warnings.warn(
+        "consort nccl: reduce with a list of outputs is deprecated; give output, a tensor",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+    return found[root]
 
 
 def _at_root(

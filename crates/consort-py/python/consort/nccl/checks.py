@@ -103,27 +103,37 @@ def same_number(inputs: Sequence[Tensor], outputs: Sequence[Tensor | None]) -> N
         )
 
 
-def plain(name: str, given: Sequence[Tensor], home: str) -> None:
-    """Dense, where NCCL works, and one number behind the other."""
+def dense(name: str, given: Sequence[Tensor], home: str) -> None:
+    """Dense, and where NCCL works."""
     for at, each in enumerate(given):
         if is_sparse(each) or kind_of_device(each) != home:
             what = "sparse" if is_sparse(each) else f"on {each.device}"
             raise mistake(
                 f"nccl: {name} have to be {home} dense tensors, and {name}[{at}] is {what}"
             )
+
+
+def contiguous(name: str, given: Sequence[Tensor | None]) -> None:
+    """One number behind the other."""
     for at, each in enumerate(given):
-        if not each.is_contiguous():
+        if each is not None and not each.is_contiguous():
             raise mistake(f"nccl: {name}[{at}] is not contiguous: call contiguous() first")
 
 
 def alike(
     inputs: Sequence[Tensor], outputs: Sequence[Tensor | None], parts: tuple[int, int]
 ) -> None:
-    """One dtype; inputs of one size; outputs where their inputs are, and of the size that is needed."""
+    """One dtype, no gaps, inputs of one size; outputs beside their inputs, and as long as needed."""
     first = inputs[0]
     for at, each in enumerate(inputs):
         if each.dtype != first.dtype:
             raise mistake(f"nccl: inputs[{at}] is {each.dtype}, and inputs[0] {first.dtype}")
+    for at, into in enumerate(outputs):
+        if into is not None and into.dtype != first.dtype:
+            raise mistake(f"nccl: outputs[{at}] is {into.dtype}, and the inputs are {first.dtype}")
+    contiguous("inputs", inputs)
+    contiguous("outputs", outputs)
+    for at, each in enumerate(inputs):
         if each.numel() != first.numel():
             raise mistake(
                 f"nccl: inputs[{at}] has {each.numel()} elements, and inputs[0] {first.numel()}"
@@ -131,8 +141,6 @@ def alike(
     for at, (source, into) in enumerate(zip(inputs, outputs, strict=True)):
         if into is None:
             continue
-        if into.dtype != first.dtype:
-            raise mistake(f"nccl: outputs[{at}] is {into.dtype}, and the inputs are {first.dtype}")
         if str(into.device) != str(source.device):
             raise mistake(f"nccl: outputs[{at}] is on {into.device}, its input on {source.device}")
         if into.numel() * parts[0] != first.numel() * parts[1]:

@@ -49,8 +49,7 @@ fn bury(gate: &Gate, answer: Answer, limit: Duration) -> Result<(), Duration> {
     }
     let is_out = !state.is_used();
     state.is_gone = Some(is_out && answer == Ok(Code::SUCCESS));
-    drop(state);
-    gate.changed.notify_all();
+    gate.tell(&state);
     if is_out { Ok(()) } else { Err(began.elapsed()) }
 }
 

@@ -59,7 +59,6 @@ impl Drop for Pass {
                 (state.holder, state.inside) = (None, None);
             }
         }
-        drop(state);
-        self.gate.changed.notify_all();
+        self.gate.tell(&state);
     }
 }
