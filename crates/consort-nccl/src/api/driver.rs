@@ -5,7 +5,7 @@
 //! kernels have no use for it.
 
 use std::cell::{Cell, RefCell};
-use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint};
 
 use crate::event::Event;
 use crate::failure::{Failure, Result, guard};
@@ -172,6 +172,17 @@ driver! {
     /// Copies from memory of a device.
     fn cuMemcpyDtoH_v2(dst: Buffer, src: Buffer, bytes: usize) {
         copy(("dstHost", dst), ("srcDevice", src), bytes)
+    }
+
+    /// Copies within memory of devices.
+    fn cuMemcpyDtoD_v2(dst: Buffer, src: Buffer, bytes: usize) {
+        copy(("dstDevice", dst), ("srcDevice", src), bytes)
+    }
+
+    /// Sets every byte of some memory of a device.
+    fn cuMemsetD8_v2(dst: Buffer, byte: c_uchar, count: usize) {
+        Region::new("dstDevice", dst, count)?.target().fill(byte);
+        Ok(())
     }
 }
 
