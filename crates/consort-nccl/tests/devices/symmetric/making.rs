@@ -1,13 +1,15 @@
 //! How ranks come to have symmetric memory of devices, and give it back.
 
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use consort::device::calls;
 use consort::symm::{Options, SymmetricMemory};
 use consort::{Dtype, Engine, Error, ReduceOp};
-use consort_testkit::{Context, Job};
+use consort_testkit::{Context, Job, skip};
 
 use super::{on_devices, places, read_own, source};
 use crate::stage::{device, invited, library, meet, upload, with_devices, without_nccl};
@@ -62,6 +64,49 @@ fn one_that_cannot_have_it_is_told_why_and_the_others_hear_that() {
             on_devices(&group, 64).barrier(0).unwrap();
         })
         .expect_all();
+}
+
+#[test]
+fn a_rank_whose_nccl_is_too_old_is_named_on_all() {
+    let done = with_devices(2)
+        .start(|ctx| {
+            if ctx.rank() == 1 && !find_older(&ctx.dir().join("libolder.so"), 22_703) {
+                return false;
+            }
+            let group = meet(ctx);
+            let error = group.symmetric_on(&device(&group), 64).unwrap_err();
+            let told = match ctx.rank() {
+                0 => "memory: NCCL is too old on rank 1, to be had on rank 0",
+                _ => "symmetric memory of devices needs NCCL 2.29.2, and this is 2.27.3",
+            };
+            assert!(error.to_string().contains(told), "{error}");
+            let there = upload(&device(&group), &[1_f32]);
+            let there = calls::all_reduce(there, Dtype::F32, ReduceOp::Sum);
+            group.call_async(there).unwrap().wait().unwrap();
+            true
+        })
+        .expect_all();
+    if done.contains(&false) {
+        skip("there is no C compiler that makes an older NCCL");
+    }
+}
+
+/// Has this process find an older NCCL, if it can be made here.
+fn find_older(to: &Path, version: i32) -> bool {
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-o"])
+        .arg(to)
+        .arg(format!("-DLIBRARY=\"{}\"", library().display()))
+        .arg(format!("-DVERSION={version}"))
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/api/old.c"))
+        .arg("-ldl")
+        .status();
+    let is_built = cfg!(target_arch = "x86_64") && built.is_ok_and(|status| status.success());
+    if is_built {
+        // SAFETY: the process has just begun, and no other thread of it looks at its environment.
+        unsafe { std::env::set_var("CONSORT_NCCL_LIBRARY", to) };
+    }
+    is_built
 }
 
 #[test]

@@ -82,7 +82,7 @@ fn scenario(memory: &dyn SymmetricMemory) {
 }
 
 fn zero_at_first(memory: &dyn SymmetricMemory) {
-    assert!(read_own(memory, 0, memory.bytes()).iter().all(|&byte| byte == 0));
+    assert!(read_own(memory, 0, memory.bytes()) == vec![0; memory.bytes()]);
     // Nobody puts anything before all have looked.
     memory.barrier(0).unwrap();
 }
