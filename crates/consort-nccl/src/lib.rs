@@ -59,6 +59,8 @@ mod parameters;
 #[allow(unsafe_code)]
 pub mod raw;
 mod scale;
+#[allow(unsafe_code)]
+mod shared;
 mod status;
 mod stream;
 mod turns;

@@ -10,6 +10,7 @@ use consort::{Source, Target};
 use crate::failure::{Failure, Result};
 use crate::lock;
 use crate::raw::Buffer;
+use crate::shared::{Place, Shared};
 
 /// Some bytes of the program's: where they begin, and how many they are.
 ///
@@ -47,6 +48,11 @@ impl Region {
     /// Where they begin, for C.
     pub(crate) fn address(self) -> usize {
         self.address
+    }
+
+    /// Whether others are all among them.
+    pub(crate) fn has(self, other: Self) -> bool {
+        other.address >= self.address && other.address + other.len <= self.address + self.len
     }
 
     /// Some of them, if they are there.
@@ -95,8 +101,33 @@ pub(crate) fn allocate(size: usize) -> Result<*mut u8> {
     if start.is_null() {
         return Err(Failure::system(format!("there is no memory for {size} bytes")));
     }
-    lock(&ALLOCATED).insert(start.expose_provenance(), layout);
+    lock(&ALLOCATED).insert(start.expose_provenance(), Given::Private(layout));
     Ok(start)
+}
+
+/// As [`allocate`], so that other processes of the host can be given a way to it, if the system lets them.
+///
+/// # Errors
+/// When there is not so much.
+pub(crate) fn allocate_shared(size: usize) -> Result<*mut u8> {
+    let rounded = size.max(1).checked_next_multiple_of(PAGE);
+    let Some(shared) = rounded.and_then(|size| Shared::new(size).ok()) else {
+        return allocate(size);
+    };
+    let address = shared.address();
+    lock(&ALLOCATED).insert(address, Given::Shared(shared));
+    Ok(ptr::with_exposed_provenance_mut(address))
+}
+
+/// Where other processes find some bytes, and how far behind the beginning of what is there; `None` if they cannot.
+pub(crate) fn place_of(region: Region) -> Option<(Place, usize)> {
+    let given = lock(&ALLOCATED);
+    let (&start, Given::Shared(shared)) = given.range(..=region.address).next_back()? else {
+        return None;
+    };
+    let offset = region.address - start;
+    let is_within = shared.len().checked_sub(offset).is_some_and(|left| left >= region.len);
+    is_within.then(|| (shared.place(), offset))
 }
 
 /// Takes it back.
@@ -105,18 +136,27 @@ pub(crate) fn allocate(size: usize) -> Result<*mut u8> {
 /// When it is none of this library's.
 pub(crate) fn free(buffer: Buffer) -> Result<()> {
     let address = buffer.address();
-    let Some(layout) = lock(&ALLOCATED).remove(&address) else {
+    let Some(given) = lock(&ALLOCATED).remove(&address) else {
         let what =
             format!("ptr is {address:#x}, which ncclMemAlloc has not given, or was freed before");
         return Err(Failure::argument(what));
     };
-    // SAFETY: it was given for this layout, and nobody has taken it back.
-    unsafe { dealloc(ptr::with_exposed_provenance_mut(address), layout) };
+    if let Given::Private(layout) = given {
+        // SAFETY: it was given for this layout, and nobody has taken it back.
+        unsafe { dealloc(ptr::with_exposed_provenance_mut(address), layout) };
+    }
     Ok(())
 }
 
+/// What the program has.
+enum Given {
+    Private(Layout),
+    /// It is taken back when this is dropped.
+    Shared(Shared),
+}
+
 /// What the program has, by where it begins.
-static ALLOCATED: Mutex<BTreeMap<usize, Layout>> = Mutex::new(BTreeMap::new());
+static ALLOCATED: Mutex<BTreeMap<usize, Given>> = Mutex::new(BTreeMap::new());
 /// What windows have to begin with, too.
 pub(crate) const PAGE: usize = 4096;
 
@@ -126,8 +166,11 @@ mod tests {
 
     #[test]
     fn memory_begins_with_a_page_and_is_taken_back_once() {
-        for size in [0, 1, 4096, 70_001] {
-            let start = allocate(size).unwrap();
+        let makers = [allocate, allocate_shared];
+        for (make, size) in
+            makers.into_iter().flat_map(|make| [0, 1, 4096, 70_001].map(|it| (make, it)))
+        {
+            let start = make(size).unwrap();
             assert!(start.addr().is_multiple_of(PAGE));
             // SAFETY: it is there until it is freed.
             let buffer = unsafe { Buffer::from_raw(start.cast()) };
@@ -138,6 +181,31 @@ mod tests {
             assert!(free(buffer).unwrap_err().text.contains("freed before"));
         }
         assert!(allocate(usize::MAX).is_err());
+        assert!(allocate_shared(usize::MAX).is_err());
+    }
+
+    #[test]
+    fn what_is_shared_is_found_by_others_and_nothing_else_is() {
+        let (private, shared) = (allocate(8192).unwrap(), allocate_shared(8192).unwrap());
+        let region = |start: *mut u8, len| {
+            // SAFETY: it is there until it is freed.
+            Region::new("it", unsafe { Buffer::from_raw(start.cast()) }, len).unwrap()
+        };
+        assert_eq!(place_of(region(private, 8192)), None);
+        assert_eq!(place_of(region(shared, 8193)), None);
+        let (place, offset) = place_of(region(shared.wrapping_add(4096), 100)).unwrap();
+        assert_eq!(offset, 4096);
+        let other = Shared::open(place).unwrap();
+        region(shared, 8192).target().fill(5);
+        let there = region(ptr::with_exposed_provenance_mut(other.address()), 8192);
+        assert_eq!(there.source().to_vec(), [5; 8192]);
+        for start in [private, shared] {
+            // SAFETY: nobody uses it any more.
+            free(unsafe { Buffer::from_raw(start.cast()) }).unwrap();
+        }
+        assert!(Shared::open(place).is_none());
+        // What others have of it stays.
+        assert_eq!(there.source().to_vec(), [5; 8192]);
     }
 
     #[test]

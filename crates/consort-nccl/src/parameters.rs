@@ -79,7 +79,7 @@ pub(crate) fn keys() -> &'static [CString] {
 }
 
 /// Those of NCCL's that mean something here.
-const NCCLS: [&str; 2] = ["NCCL_COMM_ID", "NCCL_SOCKET_IFNAME"];
+const NCCLS: [&str; 3] = ["NCCL_COMM_ID", "NCCL_SOCKET_IFNAME", crate::window::P2P_DISABLE];
 /// Nothing else has such a number.
 const FIRST: usize = 0x7800_0000_0000;
 const STEP: usize = 0x10;

@@ -12,8 +12,11 @@
 //!
 //! What a peer sends is carried out in its order, so what it has put before a signal is there when that is
 //! counted.
+//!
+//! Ranks of one host reach each other's windows by pointers, too, where the memory came from `ncclMemAlloc`.
 
 mod mailbox;
+mod near;
 mod service;
 
 use std::collections::BTreeMap;
@@ -28,6 +31,8 @@ use crate::memory::{PAGE, Region};
 use crate::raw::{Buffer, Handle};
 
 pub(crate) use self::mailbox::{Signal, Wanted};
+use self::near::Near;
+pub(crate) use self::near::{P2P_DISABLE, is_near};
 pub(crate) use self::service::{Service, Underway};
 
 /// A window, as all ranks know it.
@@ -39,6 +44,9 @@ pub(crate) struct Window {
     pub(crate) mine: Region,
     /// How many bytes each rank has.
     pub(crate) sizes: Arc<[u64]>,
+    flags: c_int,
+    /// The way to each rank's memory.
+    near: Arc<[Near]>,
     /// The communicator's, by number.
     pub(crate) comm: usize,
     pub(crate) service: Arc<Service>,
@@ -78,9 +86,11 @@ impl Window {
         flags: c_int,
     ) -> Result<Self> {
         let card = [mine.len() as u64, flags as u64];
-        let mut cards = vec![0_u64; card.len() * group.world()];
-        group.all_gather(&card, &mut cards)?;
-        let cards: Vec<[u64; 2]> = cards.chunks_exact(2).map(|card| [card[0], card[1]]).collect();
+        let [token, address, process, descriptor, file, len, offset] = Near::tell(mine);
+        let told = [card[0], card[1], token, address, process, descriptor, file, len, offset];
+        let mut cards = vec![0_u64; told.len() * group.world()];
+        group.all_gather(&told, &mut cards)?;
+        let (cards, _) = cards.as_chunks::<{ 2 + near::WORDS }>();
         for (rank, other) in cards.iter().enumerate() {
             let differs = other[1] != card[1] || (flags & SYMMETRIC != 0 && other[0] != card[0]);
             if differs {
@@ -97,9 +107,14 @@ impl Window {
         }
         let index = service.admit(mine);
         let sizes = cards.iter().map(|card| card[0]).collect();
+        let (me, is_near) = (group.rank().index(), is_near(group));
+        let near = cards.iter().enumerate().map(|(rank, &[_, _, ref place @ ..])| {
+            if rank == me || is_near { Near::find(*place) } else { Near::Nowhere }
+        });
+        let near = near.collect();
         // Nobody writes before all can take it.
         group.barrier()?;
-        Ok(Self { index, mine, sizes, comm, service: service.clone() })
+        Ok(Self { index, mine, sizes, flags, near, comm, service: service.clone() })
     }
 
     /// Ends it, when all that was put into it has come. Every rank has to call it.
@@ -113,6 +128,15 @@ impl Window {
         self.service.await_all(&coming, group.timeout())?;
         self.service.dismiss(self.index);
         Ok(())
+    }
+
+    /// Where a rank's memory is from an offset on, in this process; nowhere if it is not reached.
+    ///
+    /// # Errors
+    /// When there is no such rank or place.
+    pub(crate) fn pointer(&self, rank: usize, offset: usize) -> Result<Option<usize>> {
+        self.admits(rank, offset, 0)?;
+        Ok(self.near[rank].start().map(|start| start + offset))
     }
 
     /// Whether so many bytes can be put at an offset of a peer's.
@@ -148,15 +172,47 @@ pub(crate) fn settle(handle: Handle, window: Window) {
 /// # Errors
 /// When there is none, or it is another communicator's.
 pub(crate) fn find(handle: Handle, comm: usize) -> Result<Window> {
-    let window = lock(&WINDOWS).all.get(&handle.number()).cloned();
-    match window {
-        Some(window) if window.comm == comm => Ok(window),
-        Some(_) => Err(Failure::argument("the window is another communicator's")),
-        None if handle.is_null() => Err(Failure::argument("the window is NULL")),
-        None => Err(Failure::argument(format!(
-            "the window is {:#x}, which is none, or was deregistered before",
-            handle.number()
-        ))),
+    match known(handle)? {
+        window if window.comm == comm => Ok(window),
+        _ => Err(Failure::argument("the window is another communicator's")),
+    }
+}
+
+/// The one that C calls so, whichever communicator's it is.
+///
+/// # Errors
+/// When there is none.
+pub(crate) fn known(handle: Handle) -> Result<Window> {
+    lock(&WINDOWS).all.get(&handle.number()).cloned().ok_or_else(|| none(handle))
+}
+
+/// Whether memory that is to be put somewhere is a communicator's to read: NCCL asks that it be in one of its symmetric
+/// windows.
+///
+/// # Errors
+/// When it is not.
+pub(crate) fn check_source(comm: usize, data: Region) -> Result<()> {
+    let windows = lock(&WINDOWS);
+    let is_in = |window: &Window| {
+        window.comm == comm && window.flags & SYMMETRIC != 0 && window.mine.has(data)
+    };
+    if data.len() == 0 || windows.all.values().any(is_in) {
+        return Ok(());
+    }
+    Err(Failure::argument(format!(
+        "localbuff is {:#x}, whose {} bytes are not in a window of this communicator with NCCL_WIN_COLL_SYMMETRIC",
+        data.address(),
+        data.len()
+    )))
+}
+
+fn none(handle: Handle) -> Failure {
+    let number = handle.number();
+    match handle.is_null() {
+        true => Failure::argument("the window is NULL"),
+        false => Failure::argument(format!(
+            "the window is {number:#x}, which is none, or was deregistered before"
+        )),
     }
 }
 

@@ -209,7 +209,7 @@ fn what_a_cpu_has_not_is_said_to_be_so() {
     fails(ncclCommResume(comm), usage, "device memory");
     let mut place: *mut c_void = std::ptr::null_mut();
     let window = Handle::NULL;
-    fails(ncclGetPeerDevicePointer(window, 0, 0, out(&mut place)), usage, "pointer");
+    fails(ncclGetPeerDevicePointer(window, 0, 0, out(&mut place)), BAD, "the window is NULL");
     fails(ncclGetLsaMultimemDevicePointer(window, 0, out(&mut place)), usage, "several GPUs");
     let mut bytes = 7;
     ok(ncclCommMemStats(comm, 3, out(&mut bytes)));

@@ -23,7 +23,7 @@ fn room(bytes: usize) -> *mut c_void {
 
 fn open(comm: Handle, memory: *mut c_void, bytes: usize) -> Handle {
     let mut window = Handle::NULL;
-    ok(ncclCommWindowRegister(comm, at(memory), bytes, out(&mut window), 0));
+    ok(ncclCommWindowRegister(comm, at(memory), bytes, out(&mut window), 1));
     window
 }
 
@@ -33,16 +33,27 @@ fn numbers(memory: *mut c_void, count: usize) -> Vec<f32> {
     unsafe { std::slice::from_raw_parts(memory.cast::<f32>(), count) }.to_vec()
 }
 
+/// Has what is to be put lie in a window, so many bytes behind its beginning.
+fn lay(data: &[f32], memory: *mut c_void, offset: usize) -> Words {
+    let start = memory.wrapping_byte_add(offset).cast::<f32>();
+    // SAFETY: there is as much memory, and nobody else looks at it.
+    unsafe { std::slice::from_raw_parts_mut(start, data.len()) }.copy_from_slice(data);
+    (start, data.len())
+}
+
+/// Where numbers are, and how many.
+type Words = (*mut f32, usize);
+
 fn put(
-    data: &[f32],
+    (data, count): Words,
     peer: usize,
     window: Handle,
     offset: usize,
     comm: Handle,
     stream: Handle,
 ) -> Status {
-    let (count, dtype, peer) = (data.len(), code::<f32>(), peer as c_int);
-    ncclPutSignal(read(data), count, dtype, peer, window, offset, 0, 0, 0, comm, stream)
+    let (dtype, peer) = (code::<f32>(), peer as c_int);
+    ncclPutSignal(at(data.cast()), count, dtype, peer, window, offset, 0, 0, 0, comm, stream)
 }
 
 fn wait(from: &[usize], times: c_int, comm: Handle, stream: Handle) -> Status {
@@ -95,8 +106,9 @@ fn every_rank_writes_to_every_window() {
         let queue = stream();
         for (count, stream) in [(1, NOW), (257, queue), (40_009, NOW)] {
             let bytes = 4 * count * world;
-            let memory = room(bytes);
-            let window = open(comm, memory, bytes);
+            // As much behind it is for what the others are to get.
+            let memory = room(2 * bytes);
+            let window = open(comm, memory, 2 * bytes);
             let mut found = std::ptr::null_mut();
             ok(ncclWinGetUserPtr(comm, window, out(&mut found)));
             assert_eq!(found, memory);
@@ -104,7 +116,12 @@ fn every_rank_writes_to_every_window() {
             let value = |from: usize, to: usize, at: usize| (from * 100 + to * 10 + at % 7) as f32;
             let data: Vec<Vec<f32>> =
                 all.iter().map(|&to| (0..count).map(|at| value(me, to, at)).collect()).collect();
-            for (to, data) in data.iter().enumerate() {
+            let data: Vec<Words> = data
+                .iter()
+                .enumerate()
+                .map(|(to, data)| lay(data, memory, bytes + 4 * count * to))
+                .collect();
+            for (to, &data) in data.iter().enumerate() {
                 ok(put(data, to, window, 4 * count * me, comm, stream));
             }
             ok(wait(&all, 1, comm, stream));
@@ -115,7 +132,7 @@ fn every_rank_writes_to_every_window() {
                 .collect();
             assert_eq!(numbers(memory, count * world), expected);
             ok(ncclCommWindowDeregister(comm, window));
-            let status = put(&data[0], 0, window, 0, comm, NOW);
+            let status = put(data[0], 0, window, 0, comm, NOW);
             fails(status, Status::INVALID_ARGUMENT, "deregistered before");
             ok(ncclMemFree(at(memory)));
         }
@@ -132,8 +149,8 @@ fn what_was_put_is_there_when_the_window_is_closed() {
             let memory = room(4096);
             let window = open(comm, memory, 4096);
             let other = 1 - ctx.rank() as usize;
-            let data = [turn as f32 + other as f32; 3];
-            ok(put(&data, other, window, 8, comm, NOW));
+            let data = lay(&[turn as f32 + other as f32; 3], memory, 1000);
+            ok(put(data, other, window, 8, comm, NOW));
             // Nobody waits for the signal.
             ok(ncclCommWindowDeregister(comm, window));
             let mine = turn as f32 + ctx.rank() as f32;
@@ -176,11 +193,11 @@ fn one_thread_writes_and_waits_for_all_ranks() {
         ok(ncclCommWindowRegister(comms[rank], memory, 4096, window, 1));
     }
     ok(ncclGroupEnd());
-    let data = [[1.0_f32], [2.0]];
+    let data = [lay(&[1.0], memories[0], 64), lay(&[2.0], memories[1], 64)];
     ok(ncclGroupStart());
     for rank in 0..2 {
         ok(wait(&[1 - rank], 1, comms[rank], NOW));
-        ok(put(&data[rank], 1 - rank, windows[rank], 12, comms[rank], NOW));
+        ok(put(data[rank], 1 - rank, windows[rank], 12, comms[rank], NOW));
     }
     ok(ncclGroupEnd());
     assert_eq!(memories.map(|memory| numbers(memory, 4)[3]), [2.0, 1.0]);
@@ -223,11 +240,15 @@ fn windows_are_looked_at() {
     fails(register(memory, 100, 8, &mut window), bad, "winFlags is 0x8");
     fails(register(std::ptr::null_mut(), 100, 0, &mut window), bad, "buff is NULL");
     ok(register(memory, 100, 3, &mut window));
-    fails(put(&[1.0; 26], 0, window, 0, comm, NOW), bad, "not within the 100 bytes");
-    fails(put(&[1.0], 0, window, 97, comm, NOW), bad, "not within the 100 bytes");
-    fails(put(&[1.0], 0, window, usize::MAX, comm, NOW), bad, "not within the 100 bytes");
-    fails(put(&[1.0], 1, window, 0, comm, NOW), bad, "peer is 1");
-    fails(put(&[1.0], 0, comm, 0, comm, NOW), bad, "the window is");
+    let one = (memory.cast::<f32>(), 1);
+    fails(put((one.0, 26), 0, window, 0, comm, NOW), bad, "not within the 100 bytes");
+    fails(put(one, 0, window, 97, comm, NOW), bad, "not within the 100 bytes");
+    fails(put(one, 0, window, usize::MAX, comm, NOW), bad, "not within the 100 bytes");
+    fails(put(one, 1, window, 0, comm, NOW), bad, "peer is 1");
+    fails(put(one, 0, comm, 0, comm, NOW), bad, "the window is");
+    let outside = (memory.wrapping_byte_add(4096).cast(), 1);
+    fails(put(outside, 0, window, 0, comm, NOW), bad, "NCCL_WIN_COLL_SYMMETRIC");
+    fails(put((one.0.wrapping_add(24), 2), 0, window, 0, comm, NOW), bad, "not in a window");
     fails(wait(&[0], 0, comm, NOW), bad, "opCnt is 0");
     fails(ncclSignal(0, 0, 0, 1, comm, NOW), bad, "flags is 0x1");
     fails(ncclSignal(0, 300, 0, 0, comm, NOW), bad, "sigIdx is 300");

@@ -1,5 +1,28 @@
-//! Symmetric memory: a buffer of the same size on every rank of a host, which each of them can
-//! reach.
+//! Symmetric memory: a buffer of the same size on every rank, which each of them can reach.
+//!
+//! # Where it lies
+//!
+//! In memory of the host that all ranks are on ([`Symmetric`]), or in that of the ranks' devices
+//! ([`DeviceSymmetric`]), wherever those are. What both do is a trait, [`SymmetricMemory`], in bytes: put, get,
+//! signal, wait, meet at a barrier.
+//!
+//! | | the host's | devices' |
+//! |---|---|---|
+//! | made with | [`Group::symmetric`] | [`Group::symmetric_on`], over NCCL 2.29.2 or later |
+//! | ranks | of one host | of any |
+//! | this rank's own part | slices under a lock: [`local`](Symmetric::local) | copies, [`read`](DeviceSymmetric::read) and [`write`](DeviceSymmetric::write); names for calls, [`source`](DeviceSymmetric::source) and [`target`](DeviceSymmetric::target) |
+//! | other ranks' parts | all are [reached](SymmetricMemory::reaches) | put to all, get from those that the device reaches |
+//! | who else is there | a slice keeps others out | nobody keeps anybody out: signals tell whose turn it is |
+//! | asynchronous calls | own a window, [`keep`](Symmetric::keep) | own a clone: [`device::calls`](crate::device::calls) |
+//! | kept under an id, pools, workspaces, collectives of its own | yes | no |
+//!
+//! The rest of this page is about that of the host. For devices the same holds of signals, of a rank's death, of
+//! deadlines and of the end, with these differences:
+//! - A put, a get and a signal are in order with the device's default stream: what that was given before is done first,
+//!   and they return when the device is done. A signal goes from host to host, so that a wait for it can be given up.
+//! - A device cannot take back what it was given. A put that it does not carry out within the group's
+//!   timeout, and at least ten seconds, ends the group.
+//! - When any rank dies, everyone's waits end, whomever they are for.
 //!
 //! # The subject
 //!
@@ -59,6 +82,7 @@
 //! | [`Pool::symmetric`] | a part of a block that was taken beforehand |
 //! | [`Group::workspace`] | on loan, from what the group has left over |
 //! | [`Group::shares_memory`] | whether there is any to be had |
+//! | [`Group::symmetric_on`] | of devices |
 //!
 //! | to reach a window | |
 //! |---|---|

@@ -1,10 +1,13 @@
-//! What has no meaning on a CPU.
+//! What is about devices, and has little meaning on a CPU.
 
 use std::ffi::{c_int, c_void};
+use std::ptr;
 
 use crate::comm::Communicator;
+use crate::deed::rank_called;
 use crate::failure::{Failure, Result};
 use crate::raw::{Buffer, Handle, Out};
+use crate::window::{self, Window};
 
 exports! {
     /// There are no device communicators on a CPU.
@@ -46,20 +49,27 @@ exports! {
         }
     }
 
-    /// Memory of other ranks cannot be reached by a pointer.
+    /// Where a rank's part of a window is in this process; `NULL` if it is not reached by a pointer.
     fn ncclGetPeerDevicePointer, pncclGetPeerDevicePointer(
         window: Handle, offset: usize, peer: c_int, outPtr: Out<*mut c_void>,
     ) {
-        let _ = (window, offset, peer, outPtr);
-        Err(Failure::usage(POINTERS))
+        outPtr.check("outPtr")?;
+        let window = window::known(window)?;
+        let rank = rank_called("peer", peer, window.sizes.len())?;
+        outPtr.set("outPtr", pointer(&window, rank.index(), offset)?)
     }
 
-    /// Memory of other ranks cannot be reached by a pointer.
+    /// The same, for one of the ranks that are reached by pointers.
     fn ncclGetLsaDevicePointer, pncclGetLsaDevicePointer(
         window: Handle, offset: usize, lsaRank: c_int, outPtr: Out<*mut c_void>,
     ) {
-        let _ = (window, offset, lsaRank, outPtr);
-        Err(Failure::usage(POINTERS))
+        outPtr.check("outPtr")?;
+        let window = window::known(window)?;
+        let group = Communicator::find(Handle::new(window.comm))?.known()?.group;
+        let team = near(&group);
+        let rank = rank_called("lsaRank", lsaRank, team.nRanks as usize)?;
+        let first = group.rank().index() - team.rank as usize;
+        outPtr.set("outPtr", pointer(&window, first + rank.index(), offset)?)
     }
 
     /// There is no memory that writes to several GPUs at once.
@@ -105,8 +115,18 @@ fn world(group: &consort::Group) -> Team {
     Team { nRanks: group.world() as c_int, rank: group.rank().get() as c_int, stride: 1 }
 }
 
-fn alone(_: &consort::Group) -> Team {
-    Team { nRanks: 1, rank: 0, stride: 1 }
+/// All ranks, or this one alone.
+fn near(group: &consort::Group) -> Team {
+    if window::is_near(group) { world(group) } else { ALONE }
+}
+
+fn rail(group: &consort::Group) -> Team {
+    if window::is_near(group) { ALONE } else { world(group) }
+}
+
+fn pointer(window: &Window, rank: usize, offset: usize) -> Result<*mut c_void> {
+    let found = window.pointer(rank, offset)?;
+    Ok(found.map_or(ptr::null_mut(), ptr::with_exposed_provenance_mut))
 }
 
 macro_rules! teams {
@@ -128,13 +148,12 @@ macro_rules! teams {
 teams! {
     /// All ranks; none if there is no such communicator.
     fn ncclTeamWorld, pncclTeamWorld = world;
-    /// The ranks whose memory this one reaches by pointers: itself.
-    fn ncclTeamLsa, pncclTeamLsa = alone;
-    /// The ranks that are in the same place of their own such team: all.
-    fn ncclTeamRail, pncclTeamRail = world;
+    /// The ranks whose memory this one reaches by pointers: all if they are on one host, otherwise itself.
+    fn ncclTeamLsa, pncclTeamLsa = near;
+    /// The ranks that are in the same place of their own such team.
+    fn ncclTeamRail, pncclTeamRail = rail;
 }
 
-const POINTERS: &str = "memory of other ranks cannot be reached by a pointer, as this library works on CPU memory \
-                        that processes have for themselves; use ncclPutSignal, or messages";
+const ALONE: Team = Team { nRanks: 1, rank: 0, stride: 1 };
 const MULTIMEM: &str =
     "there is no memory that writes to several GPUs at once, as this library works on CPU memory";

@@ -18,10 +18,11 @@ use crate::memory;
 use crate::raw::{Buffer, Out};
 
 exports! {
-    /// Memory that begins where a page does, and is all zeros.
+    /// Memory that begins where a page does, and is all zeros. Ranks of this host reach it by a pointer when there is
+    /// a window on it.
     fn ncclMemAlloc, pncclMemAlloc(ptr: Out<*mut c_void>, size: usize) {
         ptr.check("ptr")?;
-        ptr.set("ptr", memory::allocate(size)?.cast())
+        ptr.set("ptr", memory::allocate_shared(size)?.cast())
     }
 
     /// Takes it back. `NULL` is nothing to take.

@@ -82,7 +82,7 @@ exports! {
         outUserPtr.set("outUserPtr", address)
     }
 
-    /// Puts numbers into a peer's window, and then signals that to it.
+    /// Puts numbers into a peer's window, and then signals that to it. They come from a symmetric window, too.
     fn ncclPutSignal, pncclPutSignal(
         localbuff: Buffer, count: usize, datatype: c_int, peer: c_int, peerWin: Handle, peerWinOffset: usize,
         sigIdx: c_int, ctx: c_int, flags: c_uint, comm: Handle, stream: Handle,
@@ -101,6 +101,7 @@ exports! {
             };
             window.admits(peer.index(), peerWinOffset, len)?;
             let data = Region::new("localbuff", localbuff, len)?;
+            window::check_source(comm.handle().number(), data)?;
             let deed = Deed::put(window.service, Some((window.index, peerWinOffset, data)), signal);
             batch::call(&comm, stream, deed)
         })

@@ -2,7 +2,7 @@
 
 use consort::nccl::{Code, Memory, MemoryStat, Signals, Stream, WindowOptions, group};
 use consort::{Dtype, ReduceOp, Source, Target};
-use consort_testkit::ranks;
+use consort_testkit::{Ranks, ranks};
 
 use crate::meet::{comm, library};
 
@@ -98,47 +98,109 @@ fn what_is_put_is_there_when_it_was_told() {
     ranks(3, |ctx| {
         let comm = comm(ctx);
         let memory = Memory::new(library(), 4096).unwrap();
-        let window = comm.window(&memory, WindowOptions::default()).unwrap();
+        let options = WindowOptions { symmetric: true, strict_ordering: false };
+        let window = comm.window(&memory, options).unwrap();
         let (rank, world) = (ctx.rank(), ctx.world());
         let (next, previous) = ((rank + 1) % world, (rank + world - 1) % world);
-        let mine = [rank as u8 + 40; 16];
+        // SAFETY: nothing else looks at it before the next call.
+        let view = unsafe { memory.on_host() }.unwrap();
+        // What is put is in a window, too.
+        let mine = view.slice(1000..1016);
+        mine.fill(rank as u8 + 40);
         // SAFETY: the default stream is done when the call returns; the peer looks when it was told.
         unsafe {
-            comm.put_signal(
-                (&mine[..]).into(),
-                Dtype::U8,
-                next,
-                &window,
-                32,
-                (0, 0),
-                Stream::DEFAULT,
-            )
+            comm.put_signal(mine.into(), Dtype::U8, next, &window, 32, (0, 0), Stream::DEFAULT)
         }
         .unwrap();
         let told = Signals { count: 1, peer: previous, signal: 0, context: 0 };
         comm.wait_signal(&[told], Stream::DEFAULT).unwrap();
-        // SAFETY: nothing else looks at it before the next call.
-        let view = unsafe { memory.on_host() }.unwrap();
         assert_eq!(Source::from(view.slice(32..48)).to_vec(), [previous as u8 + 40; 16]);
         comm.signal(previous, 0, 0, Stream::DEFAULT).unwrap();
         comm.wait_signal(&[Signals { peer: next, ..told }], Stream::DEFAULT).unwrap();
         // SAFETY: it is refused.
         let beyond = unsafe {
+            comm.put_signal(mine.into(), Dtype::U8, next, &window, 4090, (0, 0), Stream::DEFAULT)
+        };
+        assert!(beyond.unwrap_err().to_string().contains("not within the window's 4096"));
+        assert!(comm.wait_signal(&[], Stream::DEFAULT).is_err());
+        let outside = [0_u8; 16];
+        // SAFETY: it is refused.
+        let unknown = unsafe {
             comm.put_signal(
-                (&mine[..]).into(),
+                (&outside[..]).into(),
                 Dtype::U8,
                 next,
                 &window,
-                4090,
+                0,
                 (0, 0),
                 Stream::DEFAULT,
             )
         };
-        assert!(beyond.unwrap_err().to_string().contains("not within the window's 4096"));
-        assert!(comm.wait_signal(&[], Stream::DEFAULT).is_err());
+        assert!(unknown.unwrap_err().to_string().contains("NCCL_WIN_COLL_SYMMETRIC"));
         drop(window);
         comm.destroy().unwrap();
     });
+}
+
+/// Each rank writes to the next one's memory, and reads that of the one before, by pointers.
+#[test]
+fn pointers_lead_to_the_memory_of_other_ranks() {
+    ranks(3, |ctx| {
+        let comm = comm(ctx);
+        let memory = Memory::new(library(), 8192).unwrap();
+        let window = comm.window(&memory, WindowOptions::default()).unwrap();
+        let (rank, world) = (ctx.rank(), ctx.world());
+        let at = |rank: u32, offset, len| {
+            let start = comm.peer_pointer(&window, rank, offset).unwrap();
+            assert_eq!(comm.near_pointer(&window, rank, offset).unwrap(), start);
+            // SAFETY: it is there for as long as the window is.
+            unsafe { Target::from_raw(std::ptr::NonNull::new(start).unwrap(), len) }
+        };
+        assert_eq!(comm.peer_pointer(&window, rank, 0).unwrap(), memory.as_ptr());
+        let sum = || {
+            // SAFETY: nothing else looks at it before the next call.
+            let one = unsafe { memory.on_host() }.unwrap().slice(8000..8004);
+            // SAFETY: the default stream is done when the call returns; all ranks make the same call.
+            unsafe { comm.all_reduce(one.into(), one, Dtype::U8, ReduceOp::Sum, Stream::DEFAULT) }
+                .unwrap();
+        };
+        at((rank + 1) % world, 4095, 101).fill(rank as u8 + 1);
+        sum();
+        let previous = (rank + world - 1) % world;
+        // SAFETY: nobody writes there any more.
+        let mine = Source::from(unsafe { memory.on_host() }.unwrap()).to_vec();
+        assert_eq!(
+            (mine[4094], &mine[4095..4196], mine[4196]),
+            (0, &[previous as u8 + 1; 101][..], 0)
+        );
+        let before = (previous + world - 1) % world;
+        assert_eq!(Source::from(at(previous, 4095, 101)).to_vec(), [before as u8 + 1; 101]);
+        sum();
+        drop(window);
+        comm.destroy().unwrap();
+    });
+}
+
+#[test]
+fn ranks_that_are_kept_apart_have_no_pointers_to_each_other() {
+    Ranks::new(2)
+        .env("NCCL_P2P_DISABLE", "1")
+        .start(|ctx| {
+            let comm = comm(ctx);
+            let memory = Memory::new(library(), 4096).unwrap();
+            let window = comm.window(&memory, WindowOptions::default()).unwrap();
+            let (mine, other) = (ctx.rank(), 1 - ctx.rank());
+            assert!(comm.peer_pointer(&window, other, 0).unwrap().is_null());
+            assert_eq!(
+                comm.peer_pointer(&window, mine, 100).unwrap(),
+                memory.as_ptr().wrapping_add(100)
+            );
+            assert_eq!(comm.near_pointer(&window, 0, 0).unwrap(), memory.as_ptr());
+            assert!(comm.near_pointer(&window, 1, 0).is_err());
+            drop(window);
+            comm.destroy().unwrap();
+        })
+        .expect_all();
 }
 
 #[test]
@@ -152,8 +214,6 @@ fn what_only_devices_have_is_a_clear_error() {
         }
         let memory = Memory::new(library(), 4096).unwrap();
         let window = comm.window(&memory, WindowOptions::default()).unwrap();
-        assert!(comm.peer_pointer(&window, 0, 0).is_err());
-        assert!(comm.near_pointer(&window, 0, 0).is_err());
         assert!(comm.multimem_pointer(&window, 0).is_err());
         assert!(
             comm.peer_pointer(&window, 0, 4097).unwrap_err().to_string().contains("not within")

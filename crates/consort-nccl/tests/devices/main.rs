@@ -11,3 +11,4 @@ mod results;
 mod stage;
 mod streams;
 mod sums;
+mod symmetric;

@@ -17,7 +17,7 @@
 //! Nothing is put into a stream before what it waits for is known to be on its way: a put is done on its own side
 //! before the note is written. So a wait that is given up on the host has changed nothing.
 //!
-//! **The end.** A rank that drops its memory says so to all. When all have, each rank's [keeper](keeper) closes the
+//! **The end.** A rank that drops its memory says so to all. When all have, each rank's [keeper] closes the
 //! window and the communicator, and gives the memory back. If one cannot say so any more, what is left is
 //! aborted.
 

@@ -32,12 +32,12 @@ impl Nccl {
     /// # Errors
     /// What it has not, in words.
     pub(crate) fn check_symmetric(&self) -> Result<(), String> {
-        let library = self.inner.comm().library();
-        let missing = NEEDED.into_iter().find(|&feature| !library.has(feature));
-        missing.map_or(Ok(()), |feature| {
-            let (since, found) = (feature.since(), library.version());
-            Err(format!("symmetric memory of devices needs NCCL {since}, and this is {found}"))
-        })
+        let (library, found) = (self.inner.comm().library(), self.inner.comm().library().version());
+        let has_all = NEEDED.into_iter().all(|feature| library.has(feature));
+        let since = NEEDED.map(Feature::since).into_iter().max().unwrap_or(found);
+        let lack =
+            || format!("symmetric memory of devices needs NCCL {since}, and this is {found}");
+        has_all.then_some(()).ok_or_else(lack)
     }
 
     /// Takes this rank's part of symmetric memory, so many bytes.
