@@ -13,7 +13,6 @@ pub(crate) struct Mpi {
     all_gather:
         unsafe extern "C" fn(Pointer, c_int, Pointer, *mut f32, c_int, Pointer, Pointer) -> c_int,
     broadcast: unsafe extern "C" fn(*mut f32, c_int, Pointer, c_int, Pointer) -> c_int,
-    #[expect(clippy::type_complexity, reason = "it is MPI's")]
     send_recv: unsafe extern "C" fn(
         Pointer,
         c_int,

@@ -13,7 +13,6 @@ use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crate::bell::Bell;
 use crate::birth::{Birth, Due, no_thread};
 use crate::comm::{Communicator, noting};
 use crate::deed::{Begun, Deed};
@@ -21,6 +20,7 @@ use crate::failure::{Failure, Result, catch};
 use crate::lock;
 use crate::stream::Stream;
 use crate::turns::Turn;
+use crate::watched::Watched;
 
 /// Begins a group of calls, or one more within it.
 pub(crate) fn start() {
@@ -389,33 +389,34 @@ fn all_of(parts: Vec<(Part, Turn)>) -> Result<()> {
 /// Where streams wait while another carries out what is theirs, too.
 #[derive(Default)]
 struct Gate {
-    state: Mutex<(usize, bool)>,
-    changed: Bell,
+    state: Watched<(usize, bool)>,
 }
 
 impl Gate {
     /// Comes, and waits until it is done.
     fn hold(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.0 += 1;
-        self.changed.ring();
+        self.state.tell(state);
+        let mut state = self.state.lock();
         while !state.1 {
-            state = self.changed.wait(state);
+            state = self.state.wait(state);
         }
     }
 
     /// Waits until so many have come.
     fn gather(&self, count: usize) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         while state.0 < count {
-            state = self.changed.wait(state);
+            state = self.state.wait(state);
         }
     }
 
     /// It is done.
     fn open(&self) {
-        lock(&self.state).1 = true;
-        self.changed.ring();
+        let mut state = self.state.lock();
+        state.1 = true;
+        self.state.tell(state);
     }
 }
 

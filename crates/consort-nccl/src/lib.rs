@@ -43,7 +43,6 @@
 #[allow(unsafe_code, non_snake_case)]
 pub mod api;
 mod batch;
-mod bell;
 mod birth;
 mod comm;
 mod config;
@@ -64,6 +63,7 @@ mod shared;
 mod status;
 mod stream;
 mod turns;
+mod watched;
 mod window;
 
 pub use api::device::Team;

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-use crate::bell::Bell;
 use crate::failure::{Failure, Result, catch};
 use crate::lock;
 use crate::raw::Handle;
+use crate::watched::Watched;
 
 /// What a stream carries out.
 pub(crate) type Job = Box<dyn FnOnce() -> Result<()> + Send>;
@@ -24,8 +24,7 @@ pub(crate) struct Stream {
 
 #[derive(Default)]
 struct Line {
-    state: Mutex<State>,
-    changed: Bell,
+    state: Watched<State>,
 }
 
 #[derive(Default)]
@@ -41,7 +40,7 @@ struct State {
 
 impl std::fmt::Debug for Line {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} jobs", lock(&self.state).pending)
+        write!(f, "{} jobs", self.state.lock().pending)
     }
 }
 
@@ -102,17 +101,16 @@ impl Stream {
 
     /// Has it carry something out, after all that it has been given before.
     pub(crate) fn push(&self, job: Job) {
-        let mut state = lock(&self.line.state);
+        let mut state = self.line.state.lock();
         state.jobs.push_back(job);
         state.pending += 1;
-        drop(state);
-        self.line.changed.ring();
+        self.line.state.tell(state);
     }
 
     /// Says, when it is called, what has gone wrong since somebody asked.
     pub(crate) fn so_far(&self) -> impl FnOnce() -> Result<()> + Send + use<> {
         let line = self.line.clone();
-        move || lock(&line.state).failure.clone().map_or(Ok(()), Err)
+        move || line.state.lock().failure.clone().map_or(Ok(()), Err)
     }
 
     /// Whether it has nothing to do.
@@ -120,7 +118,7 @@ impl Stream {
     /// # Errors
     /// What went wrong, which stays until it is synchronized.
     pub(crate) fn is_idle(&self) -> Result<bool> {
-        let state = lock(&self.line.state);
+        let state = self.line.state.lock();
         match (&state.failure, state.pending) {
             (Some(failure), 0) => Err(failure.clone()),
             (_, pending) => Ok(pending == 0),
@@ -132,9 +130,9 @@ impl Stream {
     /// # Errors
     /// The first thing that went wrong since it was last synchronized.
     pub(crate) fn synchronize(&self) -> Result<()> {
-        let mut state = lock(&self.line.state);
+        let mut state = self.line.state.lock();
         while state.pending > 0 {
-            state = self.line.changed.wait(state);
+            state = self.line.state.wait(state);
         }
         state.failure.take().map_or(Ok(()), Err)
     }
@@ -144,12 +142,10 @@ impl Drop for Stream {
     /// Whoever has a call for it has a hold on it, so that there are no more. If there is nothing to do, the
     /// thread ends at once, and is waited for; otherwise when it has done all.
     fn drop(&mut self) {
-        let is_idle = {
-            let mut state = lock(&self.line.state);
-            state.is_closed = true;
-            state.pending == 0
-        };
-        self.line.changed.ring();
+        let mut state = self.line.state.lock();
+        state.is_closed = true;
+        let is_idle = state.pending == 0;
+        self.line.state.tell(state);
         if let (Some(thread), true) = (self.thread.take(), is_idle) {
             // A job's panic is caught; there is nothing else to hear of.
             let _ = thread.join();
@@ -159,23 +155,24 @@ impl Drop for Stream {
 
 impl Line {
     fn work(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         loop {
             let Some(job) = state.jobs.pop_front() else {
                 if state.is_closed {
                     return;
                 }
-                state = self.changed.wait(state);
+                state = self.state.wait(state);
                 continue;
             };
             drop(state);
             let result = catch(job);
-            state = lock(&self.state);
+            state = self.state.lock();
             state.pending -= 1;
             if let Err(failure) = result {
                 state.failure.get_or_insert(failure);
             }
-            self.changed.ring();
+            self.state.tell(state);
+            state = self.state.lock();
         }
     }
 }

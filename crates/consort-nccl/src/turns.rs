@@ -4,16 +4,14 @@
 //! whichever streams they are on and whichever threads carry them out. So each takes a number when it is made,
 //! and waits until those before it are done.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
-use crate::bell::Bell;
-use crate::lock;
+use crate::watched::{Held, Watched};
 
 /// The calls of a communicator.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    counts: Mutex<Counts>,
-    served: Bell,
+    counts: Watched<Counts>,
 }
 
 #[derive(Debug, Default)]
@@ -35,17 +33,17 @@ impl Turns {
     /// The next place. It has to be [awaited](Turn::come) in the order of [`batch`](crate::batch), or calls of
     /// several communicators could wait for each other.
     pub(crate) fn take(self: &Arc<Self>) -> Turn {
-        let mut counts = lock(&self.counts);
+        let mut counts = self.counts.lock();
         counts.made += 1;
         Turn { turns: self.clone(), number: counts.made }
     }
 
     /// Waits until all calls that were made so far are done.
     pub(crate) fn drain(&self) {
-        let mut counts = lock(&self.counts);
+        let mut counts = self.counts.lock();
         let last = counts.made;
         while counts.done < last {
-            counts = self.served.wait(counts);
+            counts = self.counts.wait(counts);
         }
     }
 }
@@ -56,10 +54,10 @@ impl Turn {
         drop(self.await_mine());
     }
 
-    fn await_mine(&self) -> MutexGuard<'_, Counts> {
-        let mut counts = lock(&self.turns.counts);
+    fn await_mine(&self) -> Held<'_, Counts> {
+        let mut counts = self.turns.counts.lock();
         while counts.done + 1 < self.number {
-            counts = self.turns.served.wait(counts);
+            counts = self.turns.counts.wait(counts);
         }
         counts
     }
@@ -68,8 +66,9 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         // One that gives up early still stands in line.
-        self.await_mine().done += 1;
-        self.turns.served.ring();
+        let mut counts = self.await_mine();
+        counts.done += 1;
+        self.turns.counts.tell(counts);
     }
 }
 
