@@ -29,8 +29,8 @@ impl Nccl {
         let (comm, sides, keepers) = (Some(comm), Mutex::default(), Mutex::default());
         let inner =
             Inner { me, world, lookout, control, device, stream, comm, order, sides, keepers };
-        let (jobs, requests) = (Mutex::new(None), Mutex::new(0));
-        Ok(Self { inner: Arc::new(inner), jobs, requests })
+        let (worker, requests) = (Mutex::new(None), Mutex::new(0));
+        Ok(Self { inner: Arc::new(inner), worker, requests })
     }
 }
 
