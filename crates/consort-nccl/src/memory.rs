@@ -102,6 +102,7 @@ pub(crate) fn allocate(size: usize) -> Result<*mut u8> {
         return Err(Failure::system(format!("there is no memory for {size} bytes")));
     }
     lock(&ALLOCATED).insert(start.expose_provenance(), Given::Private(layout));
+    perturb(Region { address: start.addr(), len: layout.size() });
     Ok(start)
 }
 
@@ -115,8 +116,17 @@ pub(crate) fn allocate_shared(size: usize) -> Result<*mut u8> {
         return allocate(size);
     };
     let address = shared.address();
+    perturb(Region { address, len: shared.len() });
     lock(&ALLOCATED).insert(address, Given::Shared(shared));
     Ok(ptr::with_exposed_provenance_mut(address))
+}
+
+/// Has new memory be anything but zero, as that of devices may be, where the C library is told to do so, too.
+fn perturb(region: Region) {
+    let byte = std::env::var("MALLOC_PERTURB_").ok().and_then(|value| value.parse::<u8>().ok());
+    if let Some(byte) = byte.filter(|&byte| byte != 0) {
+        region.target().fill(!byte);
+    }
 }
 
 /// Where other processes find some bytes, and how far behind the beginning of what is there; `None` if they cannot.

@@ -22,7 +22,8 @@
 //!   and they return when the device is done. A signal goes from host to host, so that a wait for it can be given up.
 //! - A device cannot take back what it was given. A put that it does not carry out within the group's
 //!   timeout, and at least ten seconds, ends the group.
-//! - When any rank dies, everyone's waits end, whomever they are for.
+//! - When any rank dies, everyone's waits end, whomever they are for. A rank that ends its process in good order
+//!   first waits two seconds for the others to drop the memory; those who have not by then lose it.
 //!
 //! # The subject
 //!

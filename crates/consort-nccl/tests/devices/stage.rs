@@ -7,10 +7,11 @@ use consort::device::{Device, Driver, Memory};
 use consort::{Builder, Element, Group};
 use consort_testkit::{Context, Outcome, Ranks};
 
-/// Ranks that find this library in place of CUDA's driver and of NCCL.
+/// Ranks that find this library in place of CUDA's driver and of NCCL. Memory that it gives is not zero.
 pub(crate) fn with_devices(world: u32) -> Ranks {
     let library = library();
-    Ranks::new(world).env("CONSORT_CUDA_LIBRARY", &library).env("CONSORT_NCCL_LIBRARY", &library)
+    let ranks = Ranks::new(world).env("MALLOC_PERTURB_", "90");
+    ranks.env("CONSORT_CUDA_LIBRARY", &library).env("CONSORT_NCCL_LIBRARY", &library)
 }
 
 /// Ranks that find CUDA's driver, and no NCCL.

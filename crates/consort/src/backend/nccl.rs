@@ -50,10 +50,18 @@ use crate::p2p::{Incoming, Outgoing};
 #[derive(Debug)]
 pub(crate) struct Nccl {
     inner: Arc<Inner>,
-    /// To the thread that carries out what was submitted, once there is one.
-    jobs: Mutex<Option<Sender<(Place, Job)>>>,
+    /// The thread that carries out what was submitted, once there is one.
+    worker: Mutex<Option<Worker>>,
     /// How often symmetric memory was asked for.
     requests: Mutex<u64>,
+}
+
+/// The way to a thread that carries out calls.
+#[derive(Debug)]
+struct Worker {
+    jobs: Sender<(Place, Job)>,
+    /// It ends when the thread does.
+    ended: Receiver<()>,
 }
 
 /// What it does so with.
@@ -82,24 +90,39 @@ impl Nccl {
     /// # Errors
     /// When the system gives no thread. The job counts as failed then, and has no place any more.
     fn hand_over(&self, place: Place, job: Job) -> std::io::Result<()> {
-        let mut jobs = lock(&self.jobs);
-        if jobs.is_none() {
-            let (sender, receiver) = channel();
+        let mut worker = lock(&self.worker);
+        if worker.is_none() {
+            let ((jobs, receiver), (tell, ended)) = (channel(), channel());
             let inner = self.inner.clone();
             let name = "consort-device".to_owned();
-            let begun = thread::Builder::new().name(name).spawn(move || work(&inner, receiver));
+            let begun = thread::Builder::new().name(name).spawn(move || {
+                work(&inner, receiver);
+                drop((inner, tell));
+            });
             if let Err(error) = begun {
                 self.inner.order.give_up(place);
                 return Err(error);
             }
-            *jobs = Some(sender);
+            *worker = Some(Worker { jobs, ended });
         }
-        if let Some(sender) = &*jobs {
+        if let Some(worker) = &*worker {
             self.inner.lookout.diary().queue(place.number + job.count() as u64 - 1);
             // A thread that has ended drops what it is sent, which then counts as failed.
-            let _ = sender.send((place, job));
+            let _ = worker.jobs.send((place, job));
         }
         Ok(())
+    }
+}
+
+impl Drop for Nccl {
+    /// A thread that has nothing to do ends before what it works with: otherwise that would end on the thread, and the
+    /// process perhaps before it.
+    fn drop(&mut self) {
+        let Some(Worker { jobs, ended }) = lock(&self.worker).take() else { return };
+        drop(jobs);
+        if self.inner.order.is_idle() {
+            let _ = ended.recv_timeout(LINGER);
+        }
     }
 }
 

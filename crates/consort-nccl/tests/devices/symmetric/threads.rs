@@ -81,6 +81,7 @@ fn two_memories_have_their_own_bytes_and_signals() {
             two.wait_signal(other.into(), 0).unwrap();
             let nothing = one.within(Duration::from_millis(50)).wait_signal(other.into(), 0);
             assert_eq!(nothing.unwrap_err().kind(), consort::ErrorKind::Deadline);
+            group.barrier().unwrap();
             one.put_with_signal(other.into(), 9, source(&[1; 9]), 0).unwrap();
             one.wait_signal(other.into(), 0).unwrap();
             assert_eq!((read_own(&one, 9, 9), read_own(&two, 9, 9)), (vec![1; 9], vec![2; 9]));

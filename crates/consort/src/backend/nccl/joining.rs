@@ -54,7 +54,7 @@ fn join_in(group: &Group, lookout: &Lookout, control: Group, number: u16) -> Res
     let lookout = group.recorded_aside(lookout, control.name());
     let (order, sides, keepers) = (Order::default(), Mutex::default(), Mutex::default());
     let inner = Inner { me, world, lookout, control, device, stream, comm, order, sides, keepers };
-    Ok(Nccl { inner: Arc::new(inner), jobs: Mutex::new(None), requests: Mutex::new(0) })
+    Ok(Nccl { inner: Arc::new(inner), worker: Mutex::new(None), requests: Mutex::new(0) })
 }
 
 /// What a rank needs.

@@ -54,6 +54,12 @@ impl Order {
         self.lock().calls
     }
 
+    /// Whether all who had a place have had their turn.
+    pub(super) fn is_idle(&self) -> bool {
+        let state = self.lock();
+        state.now == state.given
+    }
+
     /// Waits for a place's turn; `None` if it has not come in time. Either way the others go on when what this
     /// gives is dropped.
     pub(super) fn wait(&self, place: Place, until: Deadline) -> Option<Ticket<'_>> {
@@ -111,6 +117,7 @@ mod tests {
         let order = Order::default();
         let (first, second) = (order.join(1), order.join(3));
         assert_eq!((first.number, second.number, order.calls()), (1, 2, 4));
+        assert!(!order.is_idle());
         let gone = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -122,6 +129,7 @@ mod tests {
             gone.lock().unwrap().push(1);
         });
         assert_eq!(gone.into_inner().unwrap(), [1, 2]);
+        assert!(order.is_idle());
     }
 
     #[test]
