@@ -123,6 +123,8 @@
 //! ```
 
 pub mod checkpoint;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod ear;
 mod error;
 pub mod functional;
@@ -133,6 +135,8 @@ mod numbers;
 mod options;
 mod parallel;
 mod source;
+#[cfg(feature = "cuda")]
+mod staging;
 mod sync_batch_norm;
 mod taking;
 mod together;
@@ -143,3 +147,9 @@ pub use join::Training;
 pub use options::{Buffers, Options};
 pub use parallel::DistributedDataParallel;
 pub use sync_batch_norm::{SyncBatchNorm, sync_batch_norm};
+
+/// Why something cannot be done with tensors of CUDA devices.
+#[cfg(not(feature = "cuda"))]
+fn no_cuda() -> String {
+    "tensors of CUDA devices take the feature `cuda` of consort-train, which this program was built without".to_owned()
+}

@@ -20,6 +20,8 @@ use crate::pass::Pass;
 #[derive(Debug, Default)]
 pub(crate) struct Ear {
     turn: Mutex<Option<Turn>>,
+    #[cfg(feature = "cuda")]
+    stage: crate::candle::staging::Stage,
 }
 
 /// A backward that runs.
@@ -83,6 +85,11 @@ impl Ear {
                  detached tensor)"
             )
         }
+        #[cfg(feature = "cuda")]
+        if gradient.device().is_cuda() {
+            let heard = self.stage.bring(pass, index, gradient);
+            return heard.with_context(|| format!("in the backward of parameter {name:?}"));
+        }
         let dtype = dtype(gradient.dtype())?;
         let heard = match give(pass, index, gradient)? {
             Ok(false) => with_bytes(gradient, |bytes| pass.ready_bytes(index, dtype, bytes))?,
@@ -133,6 +140,15 @@ impl CustomOp1 for Listening {
             _ => bail!("parameter {:?} has no numbers that can be learned", self.name),
         };
         Ok((copy, layout.shape().clone()))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        storage: &candle_core::CudaStorage,
+        layout: &Layout,
+    ) -> candle_core::Result<(candle_core::CudaStorage, Shape)> {
+        Ok((crate::candle::cuda::copied(storage, layout)?, layout.shape().clone()))
     }
 
     fn bwd(

@@ -107,6 +107,8 @@
 mod begin;
 mod deferred;
 mod messages;
+#[cfg_attr(not(feature = "cuda"), path = "functional/no_device.rs")]
+mod on_device;
 mod passage;
 mod rows;
 

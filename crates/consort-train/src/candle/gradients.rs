@@ -56,7 +56,7 @@ impl Gradients {
     }
 
     /// The length of all gradients of the model's parameters together, as if they were one vector: the
-    /// same on every rank.
+    /// same on every rank. On CUDA devices it is computed there, and the same if they are of one kind.
     ///
     /// # Errors
     /// When candle cannot do it.
@@ -91,9 +91,12 @@ impl Gradients {
     }
 }
 
-/// With more bits than the gradients have, in the order in which they lie.
+/// With more bits than the gradients have, in the order in which they lie, or in that of candle's kernel.
 fn sum_of_squares(gradient: &Tensor) -> Result<f64> {
     let wide = gradient.to_dtype(DType::F64)?;
+    if wide.device().is_cuda() {
+        return Ok(wide.sqr()?.sum_all()?.to_scalar::<f64>()?);
+    }
     let sum = with_bytes(&wide, |bytes| {
         let squares = bytemuck::cast_slice::<u8, f64>(bytes).iter().map(|number| number * number);
         squares.sum::<f64>()

@@ -30,12 +30,24 @@ pub(crate) fn is_learned(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::F64 | DType::F16 | DType::BF16)
 }
 
-/// Looks at a tensor's elements, row by row.
+/// The tensor, or a copy of it on the host, if it is on a CUDA device.
+pub(crate) fn on_host(tensor: &Tensor) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if tensor.device().is_cuda() {
+        return crate::candle::cuda::download(tensor);
+    }
+    Ok(tensor.clone())
+}
+
+/// Looks at a tensor's elements, row by row. Those of a CUDA device are copied to the host.
 pub(crate) fn with_bytes<R>(tensor: &Tensor, look: impl FnOnce(&[u8]) -> R) -> Result<R> {
-    let tensor = tensor.contiguous()?;
+    let tensor = on_host(tensor)?.contiguous()?;
     let (storage, layout) = tensor.storage_and_layout();
     let Storage::Cpu(storage) = &*storage else {
-        bail!("a tensor is on {:?}: only those on the CPU can travel", tensor.device().location())
+        let place = tensor.device().location();
+        bail!(
+            "a tensor is on {place:?}: only those of the host can travel, and, with the feature `cuda`, of CUDA"
+        )
     };
     let from = layout.start_offset();
     let part = from..from + layout.shape().elem_count();
@@ -54,7 +66,7 @@ pub(crate) fn with_bytes<R>(tensor: &Tensor, look: impl FnOnce(&[u8]) -> R) -> R
     Ok(look(bytes))
 }
 
-/// A tensor whose elements are filled in as bytes, row by row.
+/// A tensor of the host whose elements are filled in as bytes, row by row.
 pub(crate) fn filled(
     dtype: DType,
     shape: &Shape,

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use candle_core::Device;
+
 /// How a [`DistributedDataParallel`](super::DistributedDataParallel) works. What is not said is as good
 /// for most.
 ///
@@ -22,6 +24,7 @@ pub struct Options {
     pub(crate) reducer: crate::Options,
     pub(crate) buffers: Buffers,
     pub(crate) is_buffer: Rule,
+    pub(crate) device: Option<Device>,
 }
 
 /// What becomes of buffers, which are not learned and yet change, after each
@@ -69,6 +72,15 @@ impl Options {
         self.is_buffer = Rule(Arc::new(rule));
         self
     }
+
+    /// Where the model is: all its variables, and what it computes with. If it is not said, on the host.
+    ///
+    /// A CUDA device takes the feature `cuda`. Each rank says its own, and gradients are averaged there, in buckets
+    /// of its memory, by NCCL: see [the module](super#on-cuda-devices).
+    pub fn device(mut self, device: &Device) -> Self {
+        self.device = Some(device.clone());
+        self
+    }
 }
 
 impl Rule {
@@ -91,6 +103,7 @@ impl fmt::Debug for Options {
         f.debug_struct("Options")
             .field("reducer", &self.reducer)
             .field("buffers", &self.buffers)
+            .field("device", &self.device)
             .finish_non_exhaustive()
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use candle_core::backprop::GradStore;
-use candle_core::{DType, Tensor, Var};
+use candle_core::{DType, Device, Tensor, Var};
 use candle_nn::{Optimizer, VarBuilder, VarMap};
 use consort::Group;
 
@@ -67,19 +67,19 @@ impl DistributedDataParallel {
         options: Options,
         build: impl FnOnce(VarBuilder<'static>) -> candle_core::Result<M>,
     ) -> Result<(Self, M)> {
-        let Options { reducer, buffers, is_buffer } = options;
-        let ear = Arc::new(Ear::default());
-        let source = Source::new(variables, is_buffer, ear.clone());
+        let Options { reducer, buffers, is_buffer, device } = options;
+        let (device, ear) = (device.unwrap_or(Device::Cpu), Arc::new(Ear::default()));
+        let source = Source::new(variables, is_buffer, device.clone(), ear.clone());
         let built = build(source.builder(dtype)).map_err(Error::from).and_then(|built| {
             let model = source.complete();
-            let parameters = model.described()?;
+            let (parameters, reducer) = (model.described()?, placed(reducer, &device)?);
             match parameters.is_empty() {
                 true => Err(Error::Argument(NO_PARAMETERS.to_owned())),
-                false => Ok((built, model, parameters)),
+                false => Ok((built, model, parameters, reducer)),
             }
         });
         let well = all_well(group, BUILD, built.as_ref().err().map(Error::to_string));
-        let (built, model, parameters) = built?;
+        let (built, model, parameters, reducer) = built?;
         well?;
         let reducer = Reducer::new(group, parameters, reducer.adopt_unless_said(ADOPT))?;
         let ddp = Self { reducer, model: Arc::new(model), ear, buffers };
@@ -261,6 +261,21 @@ impl fmt::Debug for DistributedDataParallel {
             .field("buffers", &self.model.buffers.len())
             .field("group", &self.reducer.group().name())
             .finish_non_exhaustive()
+    }
+}
+
+/// How gradients are reduced where the model is.
+fn placed(options: crate::Options, device: &Device) -> Result<crate::Options> {
+    match device {
+        Device::Cpu => Ok(options),
+        #[cfg(feature = "cuda")]
+        Device::Cuda(device) => Ok(options.on_device(crate::candle::cuda::device_of(device)?)),
+        #[cfg(not(feature = "cuda"))]
+        Device::Cuda(_) => Err(Error::Argument(crate::candle::no_cuda())),
+        other => Err(Error::Argument(format!(
+            "models are trained on the host and on CUDA devices, not on {:?}",
+            other.location()
+        ))),
     }
 }
 

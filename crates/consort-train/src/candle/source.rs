@@ -18,6 +18,7 @@ use crate::candle::options::Rule;
 pub(crate) struct Source {
     variables: VarMap,
     is_buffer: Rule,
+    device: Device,
     ear: Arc<Ear>,
     found: Arc<Mutex<Found>>,
 }
@@ -33,13 +34,13 @@ struct Found {
 }
 
 impl Source {
-    pub(crate) fn new(variables: &VarMap, is_buffer: Rule, ear: Arc<Ear>) -> Self {
-        Self { variables: variables.clone(), is_buffer, ear, found: Arc::default() }
+    pub(crate) fn new(variables: &VarMap, is_buffer: Rule, device: Device, ear: Arc<Ear>) -> Self {
+        Self { variables: variables.clone(), is_buffer, device, ear, found: Arc::default() }
     }
 
     /// What a model is built with.
     pub(crate) fn builder(&self, dtype: DType) -> VarBuilder<'static> {
-        VarBuilder::from_backend(Box::new(self.clone()), dtype, Device::Cpu)
+        VarBuilder::from_backend(Box::new(self.clone()), dtype, self.device.clone())
     }
 
     /// What the model has asked for, in that order. It gets nothing else from now on.
@@ -51,7 +52,7 @@ impl Source {
 
     /// What the model is given for a variable that it has not asked for before.
     fn give(&self, found: &mut Found, name: &str, variable: Var) -> Result<Tensor> {
-        check(name, &variable)?;
+        self.check(name, &variable)?;
         if !is_learned(variable.dtype()) || self.is_buffer.is_buffer(name) {
             let tensor = variable.as_tensor().clone();
             found.model.buffers.push(Buffer { name: name.to_owned(), variable });
@@ -61,6 +62,29 @@ impl Source {
         let tensor = self.ear.between(&variable, index, name)?;
         found.model.parameters.push(Learned::new(name, variable, &tensor)?);
         Ok(tensor)
+    }
+
+    /// Whether a variable can be shared between ranks.
+    fn check(&self, name: &str, variable: &Var) -> Result<()> {
+        dtype(variable.dtype()).map_err(|error| error.context(format!("variable {name:?}")))?;
+        self.check_place(&format!("variable {name:?} is"), variable.device())?;
+        if !variable.is_contiguous() {
+            bail!(
+                "variable {name:?} does not lie row by row: make it with Var::from_tensor of a copy"
+            )
+        }
+        Ok(())
+    }
+
+    /// Whether something is where the model is.
+    fn check_place(&self, what: &str, on: &Device) -> Result<()> {
+        if self.device.same_device(on) {
+            return Ok(());
+        }
+        let (there, here) = (on.location(), self.device.location());
+        bail!(
+            "{what} on {there:?}, and the model is trained on {here:?}: Options::device says where that is"
+        )
     }
 
     fn found(&self) -> MutexGuard<'_, Found> {
@@ -91,9 +115,7 @@ impl SimpleBackend for Source {
                  DistributedDataParallel::new builds it"
             )
         }
-        if !on.is_cpu() {
-            bail!("{name:?} is asked for on {:?}: models are trained on the CPU", on.location())
-        }
+        self.check_place(&format!("{name:?} is asked for"), on)?;
         let variable = Var::from_tensor(&self.variables.get(shape, name, init, dtype, on)?)?;
         let tensor = match found.given_for.get(&variable.id()) {
             Some(tensor) => tensor.clone(),
@@ -122,17 +144,4 @@ impl SimpleBackend for Source {
     fn contains_tensor(&self, name: &str) -> bool {
         SimpleBackend::contains_tensor(&self.variables, name)
     }
-}
-
-/// Whether a variable can be shared between ranks.
-fn check(name: &str, variable: &Var) -> Result<()> {
-    dtype(variable.dtype()).map_err(|error| error.context(format!("variable {name:?}")))?;
-    if !variable.device().is_cpu() {
-        let location = variable.device().location();
-        bail!("variable {name:?} is on {location:?}: models are trained on the CPU")
-    }
-    if !variable.is_contiguous() {
-        bail!("variable {name:?} does not lie row by row: make it with Var::from_tensor of a copy")
-    }
-    Ok(())
 }

@@ -23,6 +23,9 @@ use crate::candle::numbers::with_bytes;
 /// of each feature, and each backward adds up two; so all ranks have to call both, in the same order, and
 /// what the layer gives has to have a part in the loss on every rank.
 ///
+/// Its rows are normalised on the host. Those of a CUDA device are copied there and back, forward and backward:
+/// it is right, and slow.
+///
 /// Give it another group than the gradients have, which all such layers of a model may share. In the same
 /// one its calls wait for gradients that are on their way, and fail if ranks come to them in different
 /// orders, as they do where candle leaves out parameters because there is no example.
@@ -116,7 +119,8 @@ impl SyncBatchNorm {
     pub fn forward_train(&self, x: &Tensor) -> Result<Tensor> {
         self.check(x)?;
         let by_feature = x.to_dtype(wide(x.dtype()))?.transpose(0, 1)?;
-        let rows = by_feature.flatten_from(1)?.contiguous()?;
+        // Those of a device are normalised on the host, and candle takes gradients the same way back.
+        let rows = by_feature.flatten_from(1)?.contiguous()?.to_device(&Device::Cpu)?;
         let group = self.group.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let moments = self.of_all(&group, &rows)?;
         if moments.count < 2.0 {
@@ -129,7 +133,8 @@ impl SyncBatchNorm {
         let normalised =
             rows.apply_op1(Normalise { group, scale, count: moments.count, is_centred })?;
         let shape = [self.features(), 1];
-        let y = self.affine(&normalised.to_dtype(x.dtype())?, &shape)?;
+        let normalised = normalised.to_device(x.device())?.to_dtype(x.dtype())?;
+        let y = self.affine(&normalised, &shape)?;
         y.reshape(by_feature.dims())?.transpose(0, 1)
     }
 
@@ -175,7 +180,7 @@ impl SyncBatchNorm {
         let momentum = self.config.momentum;
         let remember = |running: &Var, now: Vec<f64>| {
             let now = Tensor::from_vec(now, self.features(), &Device::Cpu)?;
-            let now = now.to_dtype(running.dtype())?;
+            let now = now.to_dtype(running.dtype())?.to_device(running.device())?;
             running.set(&((running.as_tensor() * (1.0 - momentum))? + (now * momentum)?)?)
         };
         if self.config.remove_mean {

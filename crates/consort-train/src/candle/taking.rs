@@ -2,7 +2,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use candle_core::{CpuStorage, InplaceOp1, Layout, Result, Tensor};
+#[cfg(feature = "cuda")]
+use candle_core::CudaStorage;
+use candle_core::{CpuStorage, InplaceOp1, Layout, Result, Storage, Tensor};
 
 use crate::pass::Pass;
 
@@ -16,11 +18,12 @@ pub(crate) fn give(pass: &Pass, index: usize, gradient: &Tensor) -> Result<crate
     if !pass.is_adopted(index) || gradient.track_op() {
         return Ok(Ok(false));
     }
-    let given = match take(gradient)? {
-        Some(CpuStorage::F32(numbers)) => pass.ready_owned(index, numbers),
-        Some(CpuStorage::F64(numbers)) => pass.ready_owned(index, numbers),
-        Some(CpuStorage::F16(numbers)) => pass.ready_owned(index, numbers),
-        Some(CpuStorage::BF16(numbers)) => pass.ready_owned(index, numbers),
+    let Some(Storage::Cpu(numbers)) = take(gradient)? else { return Ok(Ok(false)) };
+    let given = match numbers {
+        CpuStorage::F32(numbers) => pass.ready_owned(index, numbers),
+        CpuStorage::F64(numbers) => pass.ready_owned(index, numbers),
+        CpuStorage::F16(numbers) => pass.ready_owned(index, numbers),
+        CpuStorage::BF16(numbers) => pass.ready_owned(index, numbers),
         _ => return Ok(Ok(false)),
     };
     Ok(given.map(|()| true))
@@ -28,7 +31,7 @@ pub(crate) fn give(pass: &Pass, index: usize, gradient: &Tensor) -> Result<crate
 
 /// The memory of a tensor of numbers that are learned, if the tensor is all that is in it. Whoever else has
 /// the tensor, or a view of it, is left with nothing.
-pub(crate) fn take(tensor: &Tensor) -> Result<Option<CpuStorage>> {
+pub(crate) fn take(tensor: &Tensor) -> Result<Option<Storage>> {
     let taking = Taking::default();
     tensor.inplace_op1(&taking)?;
     Ok(taking.0.into_inner().unwrap_or_else(PoisonError::into_inner))
@@ -36,7 +39,13 @@ pub(crate) fn take(tensor: &Tensor) -> Result<Option<CpuStorage>> {
 
 /// Takes a tensor's memory, if the tensor is all that is in it.
 #[derive(Default)]
-struct Taking(Mutex<Option<CpuStorage>>);
+struct Taking(Mutex<Option<Storage>>);
+
+impl Taking {
+    fn keep(&self, taken: Storage) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(taken);
+    }
+}
 
 impl InplaceOp1 for Taking {
     fn name(&self) -> &'static str {
@@ -55,7 +64,15 @@ impl InplaceOp1 for Taking {
             CpuStorage::BF16(all) if all.len() == count => CpuStorage::BF16(std::mem::take(all)),
             _ => return Ok(()),
         };
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(taken);
+        self.keep(Storage::Cpu(taken));
+        Ok(())
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(&self, storage: &mut CudaStorage, layout: &Layout) -> Result<()> {
+        if let Some(taken) = crate::candle::cuda::take(storage, layout)? {
+            self.keep(Storage::Cuda(taken));
+        }
         Ok(())
     }
 }

@@ -15,6 +15,10 @@ pub(crate) fn write_back(
     parameters: &[Learned],
     gradients: &mut GradStore,
 ) -> Result<()> {
+    #[cfg(feature = "cuda")]
+    if let Some(Device::Cuda(on)) = parameters.first().map(|it| it.variable.device()) {
+        return crate::candle::staging::write_back(averages, parameters, gradients, on);
+    }
     for (index, parameter) in parameters.iter().enumerate() {
         let shape = parameter.variable.shape();
         let average = match parameter.variable.dtype() {

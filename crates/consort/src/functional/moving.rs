@@ -1,6 +1,7 @@
 //! Values on their way: memory, and the call to be made with it.
 
 use consort_sys::dtype::{Dtype, ReduceOp};
+use consort_sys::view::{Source, Target};
 
 use super::collective::Collective;
 use super::meta::Meta;
@@ -9,6 +10,7 @@ use super::value::{Memory, Value};
 use super::view::View;
 use crate::backend::Terms;
 use crate::call::{Call, Inputs, Outputs, Purpose};
+use crate::device;
 use crate::error::{Error, Result};
 use crate::group::{Group, Rank};
 use crate::job::{Lists, OwnedCall};
@@ -18,7 +20,7 @@ use crate::job::{Lists, OwnedCall};
 /// | call | input | output |
 /// |---|---|---|
 /// | broadcast, all_reduce, reduce | | the value, which is replaced |
-/// | all_gather | | room for all values, with this rank's at its place |
+/// | all_gather | | room for all values, with this rank's at its place; without it, if it is the input |
 /// | reduce_scatter, all_to_all | the value, with the part of each rank in one piece | room for the result |
 ///
 /// So a value is copied once on its way in, in whatever order the call needs it, and an all_gather makes no
@@ -50,6 +52,46 @@ enum Way {
         to: Vec<usize>,
         from: Vec<usize>,
     },
+}
+
+/// Memory that a call can own, wherever it lies.
+pub(super) trait Bytes: Send + 'static {
+    fn source(&self) -> Source<'_>;
+    fn target(&mut self) -> Target<'_>;
+}
+
+impl<M: Memory> Bytes for M {
+    fn source(&self) -> Source<'_> {
+        Memory::source(self)
+    }
+
+    fn target(&mut self) -> Target<'_> {
+        Memory::target(self)
+    }
+}
+
+impl Bytes for device::Memory {
+    fn source(&self) -> Source<'_> {
+        self.source()
+    }
+
+    fn target(&mut self) -> Target<'_> {
+        self.target()
+    }
+}
+
+impl<M> Moving<M> {
+    pub(super) fn new(plan: &Plan, group: &Group, input: Option<M>, output: M) -> Self {
+        let (way, shapes) = (Way::of(plan), plan.digest());
+        let (rank, world) = (group.rank(), group.world());
+        let (dtype, purpose) = (plan.x.dtype, plan.purpose());
+        Self { way, rank, world, dtype, shapes, purpose, input, output }
+    }
+
+    /// The memory that is written.
+    pub(super) fn into_output(self) -> M {
+        self.output
+    }
 }
 
 impl<M: Memory> Moving<M> {
@@ -101,13 +143,6 @@ impl<M: Memory> Moving<M> {
         Self::new(plan, group, None, memory)
     }
 
-    fn new(plan: &Plan, group: &Group, input: Option<M>, output: M) -> Self {
-        let (way, shapes) = (Way::of(plan), plan.digest());
-        let (rank, world) = (group.rank(), group.world());
-        let (dtype, purpose) = (plan.x.dtype, plan.purpose());
-        Self { way, rank, world, dtype, shapes, purpose, input, output }
-    }
-
     /// The result, when the call is done, in memory that was given if there is some left.
     pub(super) fn arrive(mut self, plan: &Plan, given: Option<M>) -> Result<M> {
         if let Way::Reduce(_, root) = self.way
@@ -123,10 +158,11 @@ impl<M: Memory> Moving<M> {
     }
 }
 
-impl<M: Memory> OwnedCall for Moving<M> {
+impl<M: Bytes> OwnedCall for Moving<M> {
     fn call<'a>(&'a mut self, lists: &'a mut Lists<'a>) -> Call<'a> {
         let Self { ref way, rank, world, dtype, ref input, ref mut output, .. } = *self;
-        let input = || input.as_ref().expect("it has one").source();
+        let given = input.as_ref().map(Bytes::source);
+        let input = || given.expect("it has one");
         let output = output.target();
         match way {
             Way::Broadcast(root) => Call::Broadcast { dtype, root: *root, buffer: output },
@@ -137,7 +173,7 @@ impl<M: Memory> OwnedCall for Moving<M> {
             }
             Way::AllGather => {
                 let outputs = Outputs::Equal(output);
-                let input = outputs.part(rank.index(), world).into();
+                let input = given.unwrap_or_else(|| outputs.part(rank.index(), world).into());
                 Call::AllGather { dtype, input, outputs }
             }
             Way::ReduceScatter(op) => {

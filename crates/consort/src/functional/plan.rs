@@ -23,9 +23,13 @@ impl Plan {
     /// # Errors
     /// When the call makes no sense.
     pub(super) fn new(collective: Collective, value: &impl Value, group: &Group) -> Result<Self> {
+        Self::of(collective, value.meta()?, group)
+    }
+
+    /// The same, of what is known of a value.
+    pub(super) fn of(collective: Collective, x: Meta, group: &Group) -> Result<Self> {
         // In a forked child nothing makes sense.
         group.backend()?;
-        let x = value.meta()?;
         let y = collective.meta(&x, group.rank(), group.world())?;
         Ok(Self { collective, x, y, back_through: None })
     }

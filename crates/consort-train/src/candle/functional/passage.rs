@@ -2,12 +2,14 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use candle_core::{Context, CpuStorage, CustomOp1, Layout, Result, Shape, Tensor, bail};
+use candle_core::{
+    Context, CpuStorage, CudaStorage, CustomOp1, Layout, Result, Shape, Storage, Tensor, bail,
+};
 use consort::Group;
 use consort::functional::{Adjoint, Collective};
 
+use super::begin::begin_back;
 use super::deferred;
-use super::rows::Rows;
 use crate::candle::numbers::is_learned;
 use crate::candle::taking::take;
 
@@ -75,8 +77,8 @@ impl Passage {
         if gradient.track_op() {
             bail!("{name}: the gradient of a gradient does not go back through collectives")
         }
-        let begun = self.back.start(&Rows(gradient.clone()), self.number, &self.group);
-        let pending = begun.with_context(context)?.map_with(move |Rows(gradient)| {
+        let begun = begin_back(&self.back, gradient, self.number, &self.group);
+        let pending = begun.with_context(context)?.then(move |gradient| {
             // A single number was gathered as a row.
             let gradient = gradient.reshape(shape)?;
             if factor == 1.0 { Ok(gradient) } else { Ok((gradient * factor)?) }
@@ -97,8 +99,22 @@ pub(super) fn wants_gradient(x: &Tensor) -> bool {
 struct Arrived {
     passage: Passage,
     /// `None` when candle has it.
-    result: Mutex<Option<CpuStorage>>,
+    result: Mutex<Option<Storage>>,
     shape: Shape,
+}
+
+impl Arrived {
+    fn take(&self) -> Option<Storage> {
+        self.result.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn refuse<T>(&self, is_there: bool) -> Result<T> {
+        let name = self.passage.name;
+        match is_there {
+            true => bail!("what has come out of {name} is on another device than what went in"),
+            false => bail!("what has come out of {name} was used before"),
+        }
+    }
 }
 
 impl CustomOp1 for Arrived {
@@ -107,10 +123,16 @@ impl CustomOp1 for Arrived {
     }
 
     fn cpu_fwd(&self, _: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
-        let result = self.result.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match result {
-            Some(result) => Ok((result, self.shape.clone())),
-            None => bail!("what has come out of {} was used before", self.name()),
+        match self.take() {
+            Some(Storage::Cpu(result)) => Ok((result, self.shape.clone())),
+            other => self.refuse(other.is_some()),
+        }
+    }
+
+    fn cuda_fwd(&self, _: &CudaStorage, _: &Layout) -> Result<(CudaStorage, Shape)> {
+        match self.take() {
+            Some(Storage::Cuda(result)) => Ok((result, self.shape.clone())),
+            other => self.refuse(other.is_some()),
         }
     }
 

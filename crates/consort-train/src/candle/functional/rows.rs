@@ -5,9 +5,9 @@ use consort::functional::{Memory, Meta, Value, View};
 use consort::{Dtype, Element, Error, Result, Source, Target, bf16, f16};
 
 use crate::candle::error::without_backtrace;
-use crate::candle::numbers;
+use crate::candle::numbers::{self, on_host};
 
-/// A tensor on the CPU, without its history.
+/// A tensor without its history. One of a CUDA device goes by way of the host.
 #[derive(Clone, Debug)]
 pub(super) struct Rows(pub(super) Tensor);
 
@@ -21,14 +21,16 @@ impl Value for Rows {
 
     fn view<R>(&self, look: impl FnOnce(View<'_>) -> R) -> Result<R> {
         let meta = self.meta()?;
-        let is_in_rows = self.0.layout().stride().last().is_none_or(|&stride| stride == 1);
+        let tensor = on_host(&self.0).map_err(refuse)?;
+        let is_in_rows = tensor.layout().stride().last().is_none_or(|&stride| stride == 1);
         // What lies in columns, or is repeated, is laid out by candle, which has loops for that.
-        let tensor =
-            if is_in_rows { self.0.clone() } else { self.0.contiguous().map_err(refuse)? };
+        let tensor = if is_in_rows { tensor } else { tensor.contiguous().map_err(refuse)? };
         let (storage, layout) = tensor.storage_and_layout();
         let Storage::Cpu(storage) = &*storage else {
             let place = tensor.device().location();
-            let what = format!("a tensor is on {place:?}: only those on the CPU can travel");
+            let what = format!(
+                "a tensor is on {place:?}: only those of the host can travel, and, with the feature `cuda`, of CUDA"
+            );
             return Err(Error::Argument(what));
         };
         let from = layout.start_offset() * meta.dtype.size();
