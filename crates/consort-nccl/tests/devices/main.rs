@@ -6,3 +6,4 @@
 mod failures;
 mod results;
 mod stage;
+mod values;
