@@ -66,12 +66,13 @@ impl Stream {
         Ok(Handle::new(number))
     }
 
-    /// The one that C calls so; none for `NULL`, where calls are carried out at once.
+    /// The one that C calls so; none for `NULL`, where calls are carried out at once, and for CUDA's other names
+    /// of it.
     ///
     /// # Errors
     /// When there is none.
     pub(crate) fn find(handle: Handle) -> Result<Option<Arc<Self>>> {
-        if handle.is_null() {
+        if handle.number() <= PER_THREAD {
             return Ok(None);
         }
         match lock(&STREAMS).all.get(&handle.number()) {
@@ -123,6 +124,16 @@ impl Stream {
             (Some(failure), 0) => Err(failure.clone()),
             (_, pending) => Ok(pending == 0),
         }
+    }
+
+    /// Waits until all have done all that they were given so far.
+    ///
+    /// # Errors
+    /// As [`synchronize`](Self::synchronize), of the first that says one.
+    pub(crate) fn synchronize_all() -> Result<()> {
+        let all: Vec<_> = lock(&STREAMS).all.values().cloned().collect();
+        let done: Vec<_> = all.iter().map(|stream| stream.synchronize()).collect();
+        done.into_iter().collect()
     }
 
     /// Waits until it has done all that it was given so far.
@@ -184,6 +195,8 @@ struct Streams {
 }
 
 static STREAMS: Mutex<Streams> = Mutex::new(Streams { all: BTreeMap::new(), last: 0 });
+/// What CUDA calls the default stream of each thread; 1 is the default stream of all.
+const PER_THREAD: usize = 2;
 /// No communicator has such a number.
 const FIRST: usize = 0x5000_0000_0000;
 const STEP: usize = 0x10;

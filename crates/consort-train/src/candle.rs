@@ -97,6 +97,49 @@
 //! computes with is [refused](crate::Error::Stale). It looks at some numbers of each: the change of an
 //! optimizer is seen, that of a few numbers among thousands may not be.
 //!
+//! # On CUDA devices
+//!
+//! With the feature `cuda` the model may be on a CUDA device, one for each rank: [`Options::device`] says which.
+//! Gradients go to buckets in its memory, NCCL averages them there, and averages come back as tensors of the device.
+//! Tensors that are given to [`functional`] are taken where they are. The two kinds of groups' calls, on the host and
+//! on devices, are made by the [same groups](consort::Group#memory-of-devices).
+//!
+//! ```no_run
+//! # #[cfg(feature = "cuda")]
+//! # fn main() -> consort_train::Result<()> {
+//! use candle_core::{DType, Device};
+//! use candle_nn::{VarMap, linear};
+//! use consort_train::candle::{DistributedDataParallel, Options};
+//!
+//! let group = consort::init()?;
+//! let device = Device::new_cuda(group.local_rank())?;
+//! let variables = VarMap::new();
+//! let options = Options::new().device(&device);
+//! let (ddp, model) =
+//!     DistributedDataParallel::with_options(&group, &variables, DType::F32, options, |vb| {
+//!         linear(1000, 10, vb)
+//!     })?;
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "cuda"))]
+//! # fn main() {}
+//! ```
+//!
+//! | | on a device |
+//! |---|---|
+//! | [`backward`](DistributedDataParallel::backward), [`step`](DistributedDataParallel::step), [`join`](DistributedDataParallel::join) | there; one copy into a bucket by way of room for the largest gradient, one out |
+//! | [`clip_norm`](Gradients::clip_norm) | there |
+//! | parameters that all get at the start, [`broadcast`](DistributedDataParallel::broadcast), buffers, [`verify`](DistributedDataParallel::verify), [`checkpoint`] | by way of the host |
+//! | [`SyncBatchNorm`] | by way of the host, forward and backward |
+//! | whether the model computes with what its parameters are | looked at in the last numbers of each |
+//! | [`backward_local`](DistributedDataParallel::backward_local), hooks that compress, [`reduce_as`](crate::Options::reduce_as) | refused, with what to do instead |
+//!
+//! Candle and consort have to use the same driver: if `CONSORT_CUDA_LIBRARY` is set, it names the `libcuda.so.1`
+//! that candle was linked with. Candle's stream, and that of the group, wait for each other by
+//! events: whatever computes a tensor before it is given away belongs to it, also on a device that was made by
+//! `new_cuda_with_stream`. The program itself waits for candle's stream where averages, or results of a
+//! call, become tensors.
+//!
 //! # When a rank is gone
 //!
 //! Whatever is called then gives an error of kind [`PeerGone`](consort::ErrorKind::PeerGone), which names

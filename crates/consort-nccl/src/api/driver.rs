@@ -1,8 +1,8 @@
 //! The part of CUDA's driver that programs need beside NCCL, on the memory of this process: devices that are
 //! all the same, memory, streams and events.
 //!
-//! It is what [`consort::device`] looks for, with the names and numbers of `libcuda.so.1`. Programs that launch
-//! kernels have no use for it.
+//! It is what [`consort::device`] looks for, with the names and numbers of `libcuda.so.1`, and what candle's tensors
+//! need to be there. Programs that launch kernels have no use for it.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint};
@@ -24,6 +24,8 @@ macro_rules! driver {
         }
     )*};
 }
+
+pub mod in_order;
 
 driver! {
     /// Begins; there is nothing to begin with.

@@ -1,6 +1,7 @@
 //! Work on a stream goes on after the call.
 
 use std::ffi::{c_int, c_void};
+use std::ptr;
 
 use consort::nccl::Stream;
 use consort::{Dtype, ReduceOp, Target};
@@ -45,6 +46,35 @@ fn a_stream_that_is_none_is_refused() {
         assert_eq!(error.unwrap_err().code(), Some(consort::nccl::Code::INVALID_ARGUMENT));
         comm.destroy().unwrap();
     });
+}
+
+#[test]
+fn copies_wait_for_what_their_stream_was_given_before() {
+    let library = dl::Library::open([path()]).unwrap();
+    type Copy = unsafe extern "C" fn(*mut c_void, *const c_void, usize, *mut c_void) -> c_int;
+    // SAFETY: CUDA's header says so, with addresses as numbers.
+    let copy: Copy = unsafe { library.function(c"cuMemcpyDtoDAsync_v2") }.unwrap();
+    // SAFETY: as above.
+    let read: Copy = unsafe { library.function(c"cuMemcpyDtoHAsync_v2") }.unwrap();
+    let streams = Streams::new();
+    // Those without a thread of their own, by CUDA's names, and one that has one.
+    let own = streams.create();
+    for stream in [0, 1, 2].map(ptr::without_provenance_mut).into_iter().chain([own]) {
+        let (mut one, mut other, mut seen) = (vec![7_u8; 1 << 20], vec![0_u8; 1 << 20], [0_u8; 9]);
+        for turn in 0..9 {
+            one[0] = turn;
+            // SAFETY: both are there, and left alone until the next call has read them.
+            let put =
+                unsafe { copy(other.as_mut_ptr().cast(), one.as_ptr().cast(), one.len(), stream) };
+            let room: *mut u8 = &mut seen[turn as usize];
+            // SAFETY: both are there, and it is done when it returns.
+            let got = unsafe { read(room.cast(), other.as_ptr().cast(), 1, stream) };
+            assert_eq!((put, got), (0, 0));
+        }
+        assert_eq!(seen, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(other[1..], one[1..]);
+    }
+    streams.destroy(own);
 }
 
 /// The functions for streams that NCCL does not have.

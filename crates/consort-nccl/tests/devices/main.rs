@@ -12,3 +12,4 @@ mod stage;
 mod streams;
 mod sums;
 mod symmetric;
+mod values;

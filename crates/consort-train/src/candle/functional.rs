@@ -96,6 +96,23 @@
 //! the way back is part of it. What is kept longer than a step, such as a loss for the log, is
 //! [detached](candle_core::Tensor::detach) first.
 //!
+//! # On CUDA devices
+//!
+//! With the feature `cuda` tensors of CUDA devices are taken where they are, and what comes out is on the same device:
+//!
+//! | | on a device |
+//! |---|---|
+//! | [`all_reduce`], [`broadcast`], [`reduce`], [`all_gather`], [`reduce_scatter`], [`all_to_all`], [`all_to_all_uneven`], their gradients, [`replicate`] | there, by NCCL |
+//! | along another dimension than the first | the same; candle lays numbers out before [`reduce_scatter`] and after [`all_gather`] |
+//! | [`permute`] | by way of the host, and back to the device |
+//! | [`send`], [`batch`] | by way of the host; what was received is on the host |
+//! | [`coalesced`] forms | as one, if all tensors are on devices |
+//! | reductions of bits, or of `i16` | refused: NCCL has none |
+//! | fake groups | refused: they have no devices |
+//!
+//! A call on a device copies its tensor once to memory that consort has there, and the result once from there. That
+//! memory is allocated for the call, and given back after it.
+//!
 //! # What is copied
 //!
 //! A tensor is copied once on its way in, and what comes out is candle's own memory. One whose last stride is
@@ -393,7 +410,7 @@ pub fn permute(x: &Tensor, pairs: &[(u32, u32)], ranks: impl Ranks) -> Result<Pe
 /// ```
 ///
 /// # Errors
-/// When the group cannot be had, or the tensor is not on the CPU.
+/// When the group cannot be had, or candle cannot copy the tensor.
 pub fn replicate(x: &Tensor, ranks: impl Ranks) -> Result<Tensor> {
     begin::replicate(x, &ranks.group()?)
 }

@@ -1,6 +1,6 @@
 //! How calls on tensors begin.
 
-use candle_core::{Tensor, Var};
+use candle_core::{Device, Tensor, Var};
 use consort::Group;
 use consort::functional::{self as values, Adjoint, Collective, Ranks};
 
@@ -33,10 +33,11 @@ use crate::error::{Error, Result};
 #[track_caller]
 pub fn start(collective: Collective, x: &Tensor, ranks: impl Ranks) -> Result<Pending> {
     let group = ranks.group()?;
-    let passage = Passage::of(&collective, x, &group)?;
-    let pending = begin(collective, x, &group)?;
-    let (x, passage) = (x.clone(), Passage::begun(passage, &group));
-    Ok(pending.map(move |result| arrive(passage, &x, result)))
+    let mut passage = Passage::of(&collective, x, &group)?;
+    let begun = begin(collective, x, &group)?;
+    passage = Passage::begun(passage, &group);
+    let x = x.clone();
+    Ok(begun.then(move |result| arrive(passage, &x, result)))
 }
 
 /// Begins several calls that are carried out together, with nothing between them, and gives all results at
@@ -70,9 +71,9 @@ pub(super) fn start_into(
     out: &Var,
     ranks: impl Ranks,
 ) -> Result<Pending<Var>> {
-    let pending = begin(collective, &x.detach(), &ranks.group()?)?;
+    let begun = begin(collective, &x.detach(), &ranks.group()?)?;
     let out = out.clone();
-    Ok(pending.map(move |result| {
+    Ok(begun.then(move |result| {
         out.set(&result.to_device(out.device())?)?;
         Ok(out)
     }))
@@ -100,13 +101,33 @@ pub(super) fn start_all_in_place(
 /// Begins a call where its tensor is: on the host, or on a CUDA device. What changes hands by messages goes by
 /// way of the host, and back to where it was.
 #[track_caller]
-fn begin(collective: Collective, x: &Tensor, group: &Group) -> Result<Pending> {
+fn begin(collective: Collective, x: &Tensor, group: &Group) -> Result<Begun> {
     if is_on_device(&collective, x) {
-        return on_device::start(collective, x, None, group);
+        return on_device::start(collective, x, None, group).map(Begun::OnDevice);
     }
     let pending = values::start(collective, &Rows(x.clone()), group)?;
-    let device = x.device().clone();
-    Ok(pending.map_with(move |Rows(result)| Ok(result.to_device(&device)?)))
+    Ok(Begun::OnHost(pending, x.device().clone()))
+}
+
+/// A call that was begun: what comes of it, or what becomes of that on a device.
+pub(super) enum Begun {
+    OnHost(values::Pending<Rows>, Device),
+    OnDevice(Pending),
+}
+
+impl Begun {
+    /// What is made of the tensor that has come.
+    pub(super) fn then<T>(self, f: impl FnOnce(Tensor) -> Result<T> + Send + 'static) -> Pending<T>
+    where
+        T: Clone + Send + Sync + 'static,
+    {
+        match self {
+            Self::OnDevice(pending) => pending.map(f),
+            Self::OnHost(pending, device) => {
+                pending.map_with(move |Rows(result)| f(result.to_device(&device)?))
+            }
+        }
+    }
 }
 
 /// Begins to take a gradient back through a call of this number.
@@ -116,13 +137,13 @@ pub(super) fn begin_back(
     gradient: &Tensor,
     number: u64,
     group: &Group,
-) -> Result<Pending> {
+) -> Result<Begun> {
     if is_on_device(&back.collective, gradient) {
-        return on_device::start(back.collective.clone(), gradient, Some(number), group);
+        let collective = back.collective.clone();
+        return on_device::start(collective, gradient, Some(number), group).map(Begun::OnDevice);
     }
     let pending = back.start(&Rows(gradient.clone()), number, group)?;
-    let device = gradient.device().clone();
-    Ok(pending.map_with(move |Rows(gradient)| Ok(gradient.to_device(&device)?)))
+    Ok(Begun::OnHost(pending, gradient.device().clone()))
 }
 
 /// Begins several as one, which all have their tensors on the host, or all on CUDA devices.

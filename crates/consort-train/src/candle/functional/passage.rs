@@ -78,7 +78,7 @@ impl Passage {
             bail!("{name}: the gradient of a gradient does not go back through collectives")
         }
         let begun = begin_back(&self.back, gradient, self.number, &self.group);
-        let pending = begun.with_context(context)?.map(move |gradient| {
+        let pending = begun.with_context(context)?.then(move |gradient| {
             // A single number was gathered as a row.
             let gradient = gradient.reshape(shape)?;
             if factor == 1.0 { Ok(gradient) } else { Ok((gradient * factor)?) }
