@@ -43,6 +43,10 @@ struct State {
 }
 
 impl State {
+    fn has(&self, from: usize, bell: Bell) -> bool {
+        self.notes.get(&(from, bell)).is_some_and(|notes| !notes.is_empty())
+    }
+
     fn take(&mut self, from: usize, bell: Bell) -> Option<u64> {
         self.notes.get_mut(&(from, bell))?.pop_front()
     }
@@ -63,7 +67,7 @@ impl Mailbox {
 
     /// Whether there is one.
     pub(super) fn has(&self, from: usize, bell: Bell) -> bool {
-        lock(&self.state).notes.get(&(from, bell)).is_some_and(|notes| !notes.is_empty())
+        lock(&self.state).has(from, bell)
     }
 
     /// Takes the first of them, and waits for it as long as `look_round` sees a sense in that. What a rank has told
@@ -95,7 +99,8 @@ impl Mailbox {
                 Err(stuck) => return Err(Missed::Stuck(stuck)),
             }
             state = lock(&self.state);
-            if !state.notes.contains_key(&(from, bell)) || state.notes[&(from, bell)].is_empty() {
+            // It may have come while nobody looked.
+            if !state.has(from, bell) {
                 let waited = self.changed.wait_timeout(state, LOOK_ROUND);
                 state = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
