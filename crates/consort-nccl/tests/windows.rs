@@ -64,6 +64,8 @@ fn wait(from: &[usize], times: c_int, comm: Handle, stream: Handle) -> Status {
     ncclWaitSignal(descs.len() as c_int, list(&descs), comm, stream)
 }
 
+const PUTS: usize = 8;
+
 #[test]
 fn nobody_writes_to_the_windows_of_a_communicator_that_has_ended() {
     ranks(2, |ctx| {
@@ -73,13 +75,17 @@ fn nobody_writes_to_the_windows_of_a_communicator_that_has_ended() {
         ] {
             let comm = share_and_meet(ctx, name);
             let (count, queue) = (1 << 20, stream());
-            let memory = room(4 * count);
-            let window = open(comm, memory, 4 * count);
+            // What is written comes first, and behind it what each put writes.
+            let bytes = 4 * count * (1 + PUTS);
+            let memory = room(bytes);
+            let window = open(comm, memory, bytes);
             counts_all(comm);
             if ctx.rank() == 1 {
                 // It is still putting when the other ends it, which the program should not do.
-                let data: Vec<Vec<f32>> = (1..=8).map(|it| vec![it as f32; count]).collect();
-                data.iter().for_each(|data| ok(put(data, 0, window, 0, comm, queue)));
+                for number in 1..=PUTS {
+                    let data = lay(&vec![number as f32; count], memory, number * 4 * count);
+                    ok(put(data, 0, window, 0, comm, queue));
+                }
                 let _ = consortStreamSynchronize(queue);
                 ok(end(comm));
             } else {
