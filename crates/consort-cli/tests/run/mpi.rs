@@ -50,10 +50,7 @@ fn a_rank_that_is_killed_ends_the_job_and_nothing_of_mpi_is_left() {
         println!("memory {}", memory_of_mpi());
         group.barrier().unwrap();
         if group.rank().get() == 1 {
-            process::Command::new("kill")
-                .args(["-9", &process::id().to_string()])
-                .status()
-                .unwrap();
+            kill_this_process();
         }
         // The launcher ends it, or it hears of the death first.
         let error = group.all_reduce(&mut [1_u8; 9], ReduceOp::Max).unwrap_err();
@@ -92,10 +89,7 @@ fn those_who_are_left_when_one_dies_go_on_if_the_launcher_lets_them() {
         let group = consort::init().unwrap();
         work(&group);
         if group.rank().get() == 1 {
-            process::Command::new("kill")
-                .args(["-9", &process::id().to_string()])
-                .status()
-                .unwrap();
+            kill_this_process();
         }
         let error = group.all_reduce(&mut [1_u8; 9], ReduceOp::Max).unwrap_err();
         assert!(matches!(error, Error::PeerLost { rank: 1, .. }), "{error:?}");
@@ -162,6 +156,11 @@ fn work(group: &Group) {
     let mut ones = [1_u16; 3];
     part.all_reduce(&mut ones, ReduceOp::Sum).unwrap();
     assert_eq!(ones, [part.world() as u16; 3]);
+}
+
+fn kill_this_process() {
+    let me = process::id().to_string();
+    Command::new("kill").args(["-9", &me]).status().unwrap();
 }
 
 /// The memory that MPI shares among the ranks of this host.

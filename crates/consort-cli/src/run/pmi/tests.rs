@@ -1,7 +1,12 @@
+use std::sync::Arc;
+use std::thread;
+
+use consort_store::{MemStore, Store};
 use proptest::prelude::*;
 
-use super::hall::mapping;
+use super::hall::{Hall, Over, mapping};
 use super::words::{Answer, Ask, Denied, Reader};
+use crate::run::placement::Placement;
 
 /// All that is asked in these bytes, which come in such pieces, and whether they made sense to the end.
 fn asked(bytes: &[u8], piece: usize) -> (Vec<Ask>, bool) {
@@ -89,6 +94,67 @@ fn hosts_that_have_as_many_ranks_are_said_together() {
     assert_eq!(mapping(&[3]), "(vector,(0,1,3))");
     assert_eq!(mapping(&[2, 2, 2]), "(vector,(0,3,2))");
     assert_eq!(mapping(&[2, 4, 4, 1]), "(vector,(0,1,2),(1,2,4),(3,1,1))");
+}
+
+/// The halls of so many hosts that have two ranks each.
+fn halls(nodes: u32) -> Vec<Hall> {
+    let store: Arc<dyn Store> = Arc::new(MemStore::new());
+    let place = |node| Placement {
+        job: "j".to_owned(),
+        epoch: 3,
+        restarts: 0,
+        node,
+        nodes,
+        first_rank: 2 * node,
+        local_world: 2,
+        slots: vec![2; nodes as usize],
+        world: 2 * nodes,
+        master_address: String::new(),
+        master_port: 0,
+        store: String::new(),
+        secret_file: "".into(),
+    };
+    (0..nodes).map(|node| Hall::new(&place(node), &store)).collect()
+}
+
+#[test]
+fn a_value_is_there_for_ranks_of_all_hosts_once_they_have_met() {
+    for nodes in [1, 2, 3] {
+        let halls = halls(nodes);
+        let talk = |hall: &Hall, rank: usize| {
+            for round in 0..3 {
+                assert!(hall.put(&format!("{round} {rank}"), &format!("of {rank}")));
+                hall.meet().unwrap();
+                for other in 0..2 * nodes {
+                    let value = hall.get(&format!("{round} {other}")).unwrap();
+                    assert_eq!(value, Some(format!("of {other}")));
+                }
+                assert_eq!(hall.get("what nobody has put").unwrap(), None);
+            }
+        };
+        let talk = &talk;
+        thread::scope(|scope| {
+            for (rank, hall) in halls.iter().flat_map(|hall| [hall, hall]).enumerate() {
+                scope.spawn(move || talk(hall, rank));
+            }
+        });
+    }
+}
+
+#[test]
+fn those_who_wait_for_one_that_does_not_come_are_sent_away_at_the_end() {
+    for nodes in [1, 2] {
+        let halls = halls(nodes);
+        let hall = &halls[0];
+        thread::scope(|scope| {
+            // On one host one rank is missing, of two hosts the other host.
+            let waiting: Vec<_> = (0..nodes).map(|_| scope.spawn(|| hall.meet())).collect();
+            hall.close();
+            for rank in waiting {
+                assert!(matches!(rank.join().unwrap(), Err(Over::Closed)));
+            }
+        });
+    }
 }
 
 /// The ranks of each host, as a library reads them from a mapping.
