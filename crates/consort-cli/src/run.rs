@@ -4,6 +4,7 @@
 //! launcher ── agent: rounds ──── attempt: one start of this host's ranks
 //!    │          ├── venue           ├── crew: processes, each in its own group
 //!    │                              ├── deaths: who ended, in which order
+//!    │                              ├── pmi: what an MPI wants of its launcher
 //!    │                              ├── output: lines to the terminal, or files
 //!    │                              └── report: the first failure
 //!    ├── __guard   kills what is left if the launcher is killed
@@ -30,6 +31,7 @@ mod metrics;
 mod notice;
 mod output;
 mod placement;
+mod pmi;
 mod port;
 mod process_group;
 mod records;

@@ -31,7 +31,7 @@ pub(crate) use self::audit::Audited;
 pub(crate) use self::lane::{Lane, Neighbour, Place};
 pub(crate) use self::lookout::{Lookout, Stakes, Stuck};
 pub(crate) use self::mixed::Mixed;
-pub(crate) use self::mpi::{ByMpi, Footing};
+pub(crate) use self::mpi::{ByMpi, Footing, found};
 pub(crate) use self::pace::at_once;
 pub(crate) use self::patient::Since;
 pub(crate) use self::post::{Courier, Exchange, Post};

@@ -224,7 +224,8 @@ impl Group {
     ) -> Result<Self> {
         let job = Arc::new(job);
         let world_ranks = (0..members.len() as u32).collect();
-        let shared = job.form(name, Rank(rank), members, world_ranks, Some(places), carrier)?;
+        let (rank, places) = (Rank(rank), Some(places));
+        let shared = job.form(name, rank, members, world_ranks, places, (carrier, timeout))?;
         Ok(Self { shared: Arc::new(shared), timeout }.recorded())
     }
 

@@ -1,8 +1,10 @@
 //! The meeting itself: find the store, show cards, compare them.
 
 mod attendance;
+mod carrier;
 mod claim;
 mod lobby;
+mod lost;
 mod processors;
 
 use std::cell::RefCell;
@@ -22,22 +24,22 @@ use consort_sys::net::{Choice, choose};
 use consort_sys::origin::Own;
 
 use self::attendance::Attendance;
+use self::carrier::{begin_mpi, carrier};
 use self::claim::{place_of, take_place};
 pub(crate) use self::lobby::{Lobby, Ticket, Welcome};
+use self::lost::Lost;
 pub(crate) use self::processors::Processors;
 use self::processors::cores;
 use crate::builder::{Invitation, Listening};
 use crate::card::Card;
 use crate::duration;
 use crate::error::{Error, Result};
-use crate::group::{Carrier, Group, Job, Member, Rank};
+use crate::group::{Group, Job, Member, Rank};
 use crate::home::{Home, HomeStore};
-use crate::mpi::{Hold, Mpi};
 use crate::neighbourhood::{Neighbourhood, Round, Settled, set_apart};
-use crate::options::{Engine, Options, Transport};
+use crate::options::Transport;
 use crate::recorder::Recorder;
 use crate::verdict::{self, LAST_LOOK, Verdict, name_absent};
-use crate::whereabouts::Whereabouts;
 use crate::wire::{self, Site};
 
 /// Waits until the ranks of a job that runs take this process in, and meets them.
@@ -100,7 +102,7 @@ pub(crate) fn hold(invitation: &Invitation, exits: Vec<Arc<Own<Exit>>>) -> Resul
     });
     let cards = exchange(invitation, &meeting, &mut attendance, choice.address, until)?;
     // All want it, and are here: they begin it together.
-    let mpi = begin_mpi(invitation)?;
+    let mpi = begin_mpi(invitation, &meeting, &cards, until)?;
     let cores = cores(&cards, invitation.rank);
     let mut members: Vec<Member> =
         (0..).zip(cards).map(|(rank, card)| member(rank, card)).collect();
@@ -144,41 +146,6 @@ pub(crate) fn hold(invitation: &Invitation, exits: Vec<Arc<Own<Exit>>>) -> Resul
     };
     let group = name_of(invitation);
     Group::of_all(group, invitation.rank, members, places, job, invitation.timeout, carrier)
-}
-
-/// Begins MPI, if it is to carry data, or has told where to meet. Those who join later are not in it.
-///
-/// # Errors
-/// When it is asked for and cannot be used.
-fn begin_mpi(invitation: &Invitation) -> Result<Option<Hold>> {
-    let is_wanted = invitation.options.engine == Engine::Mpi || invitation.is_by_mpi;
-    match is_wanted && invitation.growth == 0 {
-        true => Mpi::open_as(invitation.rank, invitation.world).map(|mpi| Some(mpi.hold())),
-        false => Ok(None),
-    }
-}
-
-/// What carries the data of a job: MPI if it is asked for, or if it is there anyway and has ways between hosts that
-/// the ranks know nothing of.
-///
-/// # Errors
-/// When data is to be guarded between hosts in a way that MPI does not know.
-fn carrier(invitation: &Invitation, mpi: Option<&Hold>, members: &[Member]) -> Result<Carrier> {
-    let Options { engine, encrypt, integrity, .. } = invitation.options;
-    let is_on_one_host = members.iter().all(|member| member.host == members[0].host);
-    let is_guarded = (encrypt || integrity) && !is_on_one_host;
-    match (mpi, engine) {
-        (Some(_), Engine::Mpi) if is_guarded => Err(Error::Argument(
-            "MPI neither encrypts data nor adds a checksum of ours: turn off CONSORT_ENCRYPT and \
-             CONSORT_INTEGRITY, or choose CONSORT_BACKEND=host"
-                .to_owned(),
-        )),
-        (Some(_), Engine::Mpi) => Ok(Carrier::Mpi),
-        (Some(_), Engine::Auto | Engine::Nccl) if !is_on_one_host && !is_guarded => {
-            Ok(Carrier::Mpi)
-        }
-        _ => Ok(Carrier::Host),
-    }
 }
 
 /// Whether there are ranks that are reached over TCP.
@@ -396,15 +363,10 @@ fn exchange(
         Verdict::Missing(missing) => {
             Err(Error::Missing { rank, world, waited: started.elapsed(), missing })
         }
-        Verdict::Ended { rank, process, host, by } => Err(Error::PeerLost {
-            group: name_of(invitation).into(),
-            rank,
-            by,
-            call: "the meeting".into(),
-            number: 0,
-            waited: started.elapsed(),
-            whereabouts: [Whereabouts::of_ended(rank, host, process)].into_iter().collect(),
-        }),
+        Verdict::Ended { rank, process, host, by } => {
+            let when = ("the meeting", started.elapsed());
+            Err(Lost { rank, process, host, by }.error(invitation, when))
+        }
     }
 }
 

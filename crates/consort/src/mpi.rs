@@ -18,7 +18,8 @@
 //!   `-disable-auto-cleanup` it lets them live if the one has exited, and kills them all the same if a signal has
 //!   killed it. Where they live they find out as always, and can go on in a
 //!   [smaller group](crate::Group::shrink), whose data no longer travels by MPI.
-//! - MPI begins once in a process and ends once, when the process [does](ending).
+//! - MPI begins once in a process and ends once, when the process [does](ending). Both, and the making of a
+//!   communicator, know no deadline, so that they are done on threads that can be [left behind](keeper).
 //!
 //! # How it begins
 //!
@@ -26,14 +27,15 @@
 
 mod communicator;
 mod ending;
+mod keeper;
 mod library;
 mod meeting;
 mod memory;
 mod table;
 
-pub(crate) use self::communicator::Communicator;
-pub(crate) use self::ending::{Hold, spoil};
+pub(crate) use self::communicator::{Communicator, Making};
+pub(crate) use self::ending::{Hold, expect, spoil};
 pub(crate) use self::library::{LIBRARY, Mpi};
 pub(crate) use self::meeting::{Introduced, introduce};
 pub(crate) use self::memory::Memory;
-pub(crate) use self::table::{Arithmetic, MpiError, Parts, Pending, Task};
+pub(crate) use self::table::{Arithmetic, Class, MpiError, Parts, Pending, Task};

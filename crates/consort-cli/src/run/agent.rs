@@ -15,6 +15,7 @@ use super::event::{Event, Inbox};
 use super::gathering::{Gathered, gather};
 use super::job::Job;
 use super::placement::Placement;
+use super::pmi::Pmi;
 use super::port::ReservedPort;
 use super::report::Failure;
 use super::settings::Settings;
@@ -71,7 +72,8 @@ fn rounds(
         job.records.open(&place.job);
         job.note_round(&place);
         let mut store_lost = None;
-        let outcome = run_attempt(job, &place, inbox, |word| {
+        let pmi = job.is_for_mpi.then(|| Pmi::new(&place, &venue.store));
+        let outcome = run_attempt(job, &place, pmi.as_ref(), inbox, |word| {
             let told = match word {
                 FirstWord::Failing => seat.failing(&round),
                 FirstWord::Failed(failure) => seat.failed(&round, &account(failure)),
@@ -79,6 +81,7 @@ fn rounds(
             };
             store_lost = store_lost.take().or(told.err());
         })?;
+        drop(pmi);
         if let Some(error) = store_lost {
             return Err(error.into());
         }

@@ -14,6 +14,7 @@ use super::job::Job;
 use super::notice::notice;
 use super::output::Output;
 use super::placement::Placement;
+use super::pmi::Pmi;
 use super::report::{Failure, Others, reason_in};
 use super::signals::{asked_by, asks_to_end};
 
@@ -42,18 +43,19 @@ pub(crate) enum FirstWord<'a> {
     Leaving(&'a str),
 }
 
-/// Starts the ranks of this host, watches them, and ends all when one fails.
+/// Starts the ranks of this host, watches them, and ends all when one fails. MPI, if they use it, is served by `pmi`.
 ///
 /// Whatever the outcome, no process of this attempt is left and all its output is passed on.
 /// Events that are for others stay in the inbox; so does a signal that came after the failure.
 pub(crate) fn run_attempt(
     job: &Job,
     place: &Placement,
+    pmi: Option<&Pmi>,
     inbox: &mut Inbox,
     mut tell: impl FnMut(FirstWord<'_>),
 ) -> Result<AttemptOutcome, RunError> {
     let mut output = open_output(job, place)?;
-    let mut crew = Crew::start(job, place, &mut output, inbox)?;
+    let mut crew = Crew::start(job, place, pmi, &mut output, inbox)?;
     job.tally.note(|facts| facts.alive = crew.alive());
     tracing::info!(job = place.job, epoch = place.epoch, world = place.world, "ranks started");
     let watch = Watch { crew: &mut crew, job, place, output: &output, failed: 0 };

@@ -18,6 +18,7 @@ use super::guard::Guard;
 use super::job::Job;
 use super::output::Output;
 use super::placement::Placement;
+use super::pmi::{self, Pmi, Seat};
 use super::process_group;
 use super::shim;
 use super::signals::asks_to_end;
@@ -64,6 +65,7 @@ impl<'job> Crew<'job> {
     pub(crate) fn start(
         job: &'job Job,
         place: &Placement,
+        pmi: Option<&Pmi>,
         output: &mut Output,
         inbox: &mut Inbox,
     ) -> Result<Self, RunError> {
@@ -78,7 +80,7 @@ impl<'job> Crew<'job> {
             let rank = place.rank(local_rank);
             let cannot_start = |error| RunError::Start { rank, error };
             let streams = output.open(rank).map_err(cannot_start)?;
-            let start = Start { job, place, local_rank, joins: false };
+            let start = Start { job, place, local_rank, pmi, joins: false };
             let (member, lifeline) = start.member(streams, output)?;
             deaths.add(member.group(), lifeline).map_err(cannot_watch)?;
             crew.members.push(member);
@@ -110,7 +112,8 @@ impl<'job> Crew<'job> {
         let gone = &mut self.members[local_rank as usize];
         let streams = gone.streams.take().ok_or_else(nothing);
         let streams = streams.map_err(|error| RunError::Start { rank, error })?;
-        let start = Start { job: self.job, place, local_rank, joins: true };
+        // It is not in the world of an MPI, and none that it joins needs one.
+        let start = Start { job: self.job, place, local_rank, pmi: None, joins: true };
         let (member, lifeline) = start.member(streams, output)?;
         let cannot_watch = |error| RunError::System { doing: "watch the ranks", error };
         let mut deaths = Deaths::new().map_err(cannot_watch)?;
@@ -274,6 +277,8 @@ struct Start<'a> {
     job: &'a Job,
     place: &'a Placement,
     local_rank: u32,
+    /// What serves the MPI that it uses, if it does.
+    pmi: Option<&'a Pmi>,
     /// Whether it joins others that run.
     joins: bool,
 }
@@ -301,7 +306,7 @@ impl Start<'_> {
         lifeline: PipeWriter,
         output: &Output,
     ) -> io::Result<Child> {
-        let Self { job, place, local_rank, joins } = *self;
+        let Self { job, place, local_rank, pmi, joins } = *self;
         let error_file = output.error_file(place.rank(local_rank));
         let around = job.surroundings(error_file.as_deref());
         let is_set = |name: &str| env::var_os(name).is_some();
@@ -311,6 +316,14 @@ impl Start<'_> {
         }
         if joins {
             command.env(environment::JOIN, "on");
+        }
+        // Held until the process has it.
+        let seat = pmi.map(|pmi| pmi.seat(local_rank)).transpose()?;
+        if job.is_for_mpi {
+            for name in pmi::OUTER {
+                command.env_remove(name);
+            }
+            command.envs(seat.iter().flat_map(Seat::variables));
         }
         let [stdout, stderr] = streams.map(Stdio::from);
         command

@@ -6,9 +6,9 @@ use consort::{Engine, Transport, check_variable};
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "How data travels")]
 pub(crate) struct DataPlane {
-    /// Who carries out the ranks' calls: auto or host (they themselves), mpi (for which mpiexec or srun has to
-    /// start more than one, instead of this program), nccl (those on memory of devices, of which each has
-    /// one) or fake (nobody). Their CONSORT_BACKEND.
+    /// Who carries out the ranks' calls: auto or host (they themselves), mpi (an MPICH or one of its
+    /// relatives, which this program serves as their mpiexec does), nccl (those on memory of devices, of
+    /// which each has one) or fake (nobody). Their CONSORT_BACKEND.
     #[arg(long, value_name = "auto|host|mpi|nccl|fake")]
     backend: Option<Engine>,
 
@@ -50,7 +50,7 @@ impl DataPlane {
     pub(crate) fn variables(&self) -> impl Iterator<Item = (&'static str, String)> {
         let switch = |given: bool| given.then(|| "on".to_owned());
         let all = [
-            ("CONSORT_BACKEND", self.backend.map(|engine| engine.to_string())),
+            (BACKEND, self.backend.map(|engine| engine.to_string())),
             ("CONSORT_TRANSPORT", self.transport.map(|transport| transport.to_string())),
             ("CONSORT_ENCRYPT", switch(self.encrypt)),
             ("CONSORT_INTEGRITY", switch(self.integrity)),
@@ -60,6 +60,12 @@ impl DataPlane {
             ("CONSORT_PORT", self.data_port.clone()),
         ];
         all.into_iter().filter_map(|(name, value)| Some((name, value?)))
+    }
+
+    /// Whether ranks are to use MPI, given what their variable for that is without an option.
+    pub(crate) fn wants_mpi(&self, inherited: Option<&str>) -> bool {
+        let inherited = || inherited.and_then(|name| name.parse().ok());
+        self.backend.or_else(inherited) == Some(Engine::Mpi)
     }
 
     /// Whether a rank's variable of this name is one of them.
@@ -74,3 +80,6 @@ fn value_of(
 ) -> impl Fn(&str) -> Result<String, String> + Clone + Send + Sync + 'static {
     move |value| check_variable(variable, value).map(|()| value.to_owned())
 }
+
+/// The variable that says who carries out calls.
+pub(crate) const BACKEND: &str = "CONSORT_BACKEND";

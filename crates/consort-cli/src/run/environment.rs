@@ -125,6 +125,7 @@ mod tests {
             nodes: 3,
             first_rank: 4,
             local_world: 2,
+            slots: vec![4, 2, 4],
             world: 10,
             master_address: "10.0.0.1".to_owned(),
             master_port: 4242,

@@ -1,9 +1,11 @@
 //! What stays the same for as long as the launcher runs.
 
+use std::env;
 use std::path::Path;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use super::data_plane::BACKEND;
 use super::environment::Surroundings;
 use super::error::RunError;
 use super::guard::Guard;
@@ -27,6 +29,8 @@ pub(crate) struct Job {
     pub(crate) files: Option<u64>,
     /// Where the ranks leave a record of what they do.
     pub(crate) records: Records,
+    /// Whether ranks use MPI, which this launcher has to serve.
+    pub(crate) is_for_mpi: bool,
     /// How it goes, for those who ask.
     pub(crate) tally: Tally,
     cores: u32,
@@ -40,7 +44,9 @@ impl Job {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let files_before = raise_limit_of_files();
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        let most = files::most_ranks_of_launcher(limit);
+        let inherited = env::var(BACKEND).ok();
+        let is_for_mpi = settings.data_plane.wants_mpi(inherited.as_deref());
+        let most = files::most_ranks_of_launcher(limit, is_for_mpi);
         if u64::from(settings.local_world) > most {
             return Err(RunError::TooManyRanks { ranks: settings.local_world, most });
         }
@@ -50,7 +56,7 @@ impl Job {
             let address = metrics::serve(at, &tally)?;
             notice(format_args!("metrics are at http://{address}/metrics"));
         }
-        Ok(Self { settings, guard, host, files: files_before, records, tally, cores })
+        Ok(Self { settings, guard, host, files: files_before, records, is_for_mpi, tally, cores })
     }
 
     /// Takes note of a round that begins.

@@ -23,6 +23,8 @@ pub(crate) struct Placement {
     pub(crate) first_rank: u32,
     /// Ranks on this host.
     pub(crate) local_world: u32,
+    /// Ranks on each of the hosts.
+    pub(crate) slots: Vec<u32>,
     /// Ranks in the job.
     pub(crate) world: u32,
     /// Where rank 0 may listen.
@@ -47,6 +49,7 @@ impl Placement {
             nodes: round.nodes.len() as u32,
             first_rank: round.first_rank(),
             local_world: round.nodes[round.place].slots,
+            slots: round.nodes.iter().map(|node| node.slots).collect(),
             world: round.world(),
             master_address: first.address.clone(),
             master_port: first.port,

@@ -4,11 +4,13 @@
 
 mod cleanup;
 mod cluster;
+mod documents;
 mod examples;
 mod failures;
 mod groups;
 mod launch;
 mod metrics;
+mod mpi;
 mod nodes;
 mod output;
 mod program;

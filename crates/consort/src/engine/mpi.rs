@@ -13,6 +13,7 @@
 
 mod agreement;
 mod footing;
+mod founding;
 mod mail;
 mod moves;
 mod nap;
@@ -29,6 +30,7 @@ use consort_sys::record::Stopwatch;
 use consort_sys::wait::Patience;
 
 pub(crate) use self::footing::Footing;
+pub(crate) use self::founding::found;
 use self::mail::{Mailbag, mail};
 use self::nap::Nap;
 use super::lookout::{Lookout, Stakes, Stuck};
@@ -59,6 +61,8 @@ pub(crate) struct ByMpi {
     patience: Patience,
     /// For how long numbers were combined here.
     watch: Stopwatch,
+    /// When its last call ended.
+    ended: Instant,
 }
 
 /// How far a call has come.
@@ -85,7 +89,8 @@ impl ByMpi {
         let post = Post::over(lookout.clone(), ends.into_iter(), rest, patience);
         let (memory, watch) = (Memory::default(), Stopwatch::default());
         let communicator = data;
-        let way = Self { communicator, footing, lookout, nap, bag, memory, patience, watch };
+        let ended = Instant::now();
+        let way = Self { communicator, footing, lookout, nap, bag, memory, patience, watch, ended };
         (way, Arc::new(post))
     }
 
@@ -99,6 +104,10 @@ impl ByMpi {
 
     /// Counts a call.
     fn begin(&mut self, call: &Call<'_>, terms: Terms) -> Result<Description> {
+        if self.ended.elapsed() > FRESH {
+            // Others may have given up a call that MPI would still carry out, for this rank alone.
+            self.lookout.listen();
+        }
         if self.lookout.has_ended() {
             return Err(self.lookout.ended());
         }
@@ -114,6 +123,7 @@ impl ByMpi {
         let combined = self.watch.take();
         self.lookout.diary().end(self.footing.number(), description, done.is_ok(), combined);
         self.memory.trim(KEPT);
+        self.ended = Instant::now();
     }
 
     /// Carries out a call that was counted, at the patient's pace.
@@ -228,6 +238,11 @@ impl ByMpi {
         Ok(())
     }
 
+    fn others(&self) -> impl Iterator<Item = usize> {
+        let me = self.me();
+        (0..self.world()).filter(move |&rank| rank != me)
+    }
+
     /// Whether it makes sense to wait any longer.
     fn look_round(&self, stage: Stage, patient: &mut Patient<'_>) -> Result<(), Stuck> {
         self.lookout.listen();
@@ -237,6 +252,11 @@ impl ByMpi {
         }
         self.footing.tell(patient);
         for &rank in &awaited {
+            self.lookout.judge(&[rank], || false)?;
+        }
+        // Whoever has come may yet have something to do here.
+        let is_gone = |&rank: &usize| self.lookout.is_dead(rank) && !self.lookout.has_left(rank);
+        if let Some(rank) = self.others().find(is_gone) {
             self.lookout.judge(&[rank], || false)?;
         }
         self.lookout.judge(&[], || patient.is_late())?;
@@ -249,7 +269,7 @@ impl ByMpi {
         let is_awaited = |&rank: &usize| {
             rank != self.me()
                 && match stage {
-                    Stage::Meeting => !self.footing.has_begun(rank),
+                    Stage::Meeting => !self.footing.has_begun(rank, || self.lookout.has_left(rank)),
                     Stage::Moving => !self.lookout.has_left(rank),
                 }
         };
@@ -287,6 +307,8 @@ impl ByMpi {
             Stuck::Late => self.footing.behind(missing),
             _ => missing,
         };
+        // What all have done is still on its way.
+        let missing = if missing.is_empty() { self.others().collect() } else { missing };
         let missing = missing.into_iter().collect();
         let waiting = patient.waiting(self.footing.number());
         Err(self.lookout.give_up(stuck, waiting, missing, Stakes::Group))
@@ -297,11 +319,10 @@ impl ByMpi {
     fn fail(&self, error: &MpiError, patient: &Patient<'_>) -> Error {
         self.communicator.spoil();
         let began = Instant::now();
-        let others = || (0..self.world()).filter(|&rank| rank != self.me());
         while !self.lookout.has_ended() && began.elapsed() < LAST_BREATH {
             let is_gone =
                 |&rank: &usize| self.lookout.is_dead(rank) && !self.lookout.has_left(rank);
-            if let Some(rank) = others().find(is_gone) {
+            if let Some(rank) = self.others().find(is_gone) {
                 let waiting = patient.waiting(self.footing.number());
                 return self.lookout.decide(Cause::Dead { rank: rank as u32, waiting });
             }
@@ -345,7 +366,8 @@ impl Way for ByMpi {
     }
 
     fn finish(&mut self) {
-        self.bag.empty(&self.lookout);
+        self.footing.bid_farewell();
+        self.bag.empty();
     }
 
     fn leave(self: Box<Self>, membership: &Membership) {
@@ -358,6 +380,8 @@ impl Way for ByMpi {
 
 /// How many bytes of each memory are kept between calls: what is asked of the system anew has to be cleared by it.
 const KEPT: usize = 8 << 20;
+/// For how long nobody can have given up a call after the one before it.
+const FRESH: Duration = Duration::from_millis(1);
 /// How often MPI is asked at least, by one who gives up.
 const LOOKS: usize = 50;
 /// How long what a rank has done last may take to be known.

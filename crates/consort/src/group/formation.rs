@@ -1,6 +1,7 @@
 //! How a group's ranks reach each other: by shared memory, over the wire, or both; or by MPI.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use consort_plan::Layout;
 use consort_sys::host::HostId;
@@ -12,11 +13,11 @@ use super::subgroup::Subgroups;
 use super::{Carrier, Group, Job, Member, Rank, Shared};
 use crate::backend::{Backend, Host};
 use crate::engine::{
-    Audited, ByMpi, Footing, Lookout, Mixed, Post, Rest, Road, Roster, Route, Wired,
+    Audited, ByMpi, Footing, Lookout, Mixed, Post, Rest, Road, Roster, Route, Wired, found,
 };
 use crate::error::{Error, Result};
 use crate::exec::Choices;
-use crate::mpi::Communicator;
+use crate::mpi::Making;
 use crate::neighbourhood::{Neighbourhood, Places};
 use crate::options::Transport;
 use crate::symm::Commons;
@@ -34,7 +35,7 @@ impl Group {
 
 impl Job {
     /// A group of these members, who have these ranks in the world. Those on this host have set these
-    /// places aside. If that is not to be by MPI even where there is one, `carrier` says so.
+    /// places aside. If that is not to be by MPI even where there is one, `carrier` says so. MPI may take so long.
     ///
     /// # Errors
     /// When a place is not in its rank's memory, or there are too many ranks on this host; when MPI fails.
@@ -45,7 +46,7 @@ impl Job {
         members: Vec<Member>,
         world_ranks: Vec<u32>,
         places: Option<Places>,
-        carrier: Carrier,
+        (carrier, timeout): (Carrier, Duration),
     ) -> Result<Shared> {
         let host = &members[rank.index()].host;
         let is_here = |(member, _): &(&Member, &u32)| member.host == *host;
@@ -56,7 +57,7 @@ impl Job {
         let (backend, lookout, commons) = match (shares_board, places, carrier) {
             (shares_board, places, Carrier::Mpi) => {
                 let places = places.filter(|_| shares_board);
-                let (backend, lookout) = self.by_mpi(&name, &world_ranks, places)?;
+                let (backend, lookout) = self.by_mpi(&name, &world_ranks, places, timeout)?;
                 (backend, lookout, None)
             }
             (true, Some(places), Carrier::Host) => {
@@ -153,12 +154,13 @@ impl Job {
     /// For a group whose data MPI carries. Its members know of each other as always: on one host, where they have set
     /// places aside, by a board.
     ///
-    /// All of them are about to do this, for they have met: MPI waits for them without a deadline.
+    /// All of them are about to do this, for they have met.
     fn by_mpi(
         self: &Arc<Self>,
         name: &str,
         world_ranks: &[u32],
         places: Option<Places>,
+        timeout: Duration,
     ) -> Result<(Arc<dyn Backend>, Lookout)> {
         let no_mpi = || Error::Mpi("this process has not begun it".to_owned());
         let mpi = self.mpi.as_ref().ok_or_else(no_mpi)?.mpi();
@@ -175,11 +177,10 @@ impl Job {
             }
         };
         let ranks: Vec<i32> = world_ranks.iter().map(|&rank| rank as i32).collect();
-        let make = |what: &str| {
-            let name = format!("{name} {what}");
-            Communicator::among(mpi, &ranks, &name).map_err(|error| Error::Mpi(error.to_string()))
-        };
-        let communicators = [make("data")?, make("messages")?];
+        let called = |what: &str| format!("{} {} {name} {what}", self.name, self.epoch);
+        let making = Making::begin(mpi, ranks, [called("data"), called("messages")]);
+        let making = making.map_err(|error| Error::Thread(error.into()))?;
+        let (communicators, footing) = found(making, footing, &lookout, self, timeout)?;
         let patience = self.neighbourhood()?.patience();
         let (way, post) = ByMpi::new(communicators, footing, lookout.clone(), patience);
         let road = self.audited(Road::Other(Box::new(way)));

@@ -159,7 +159,8 @@ impl Group {
         let rank = chosen.iter().position(|&rank| rank == self.rank().index());
         let rank = Rank(rank.expect("this rank is one of them") as u32);
         let places = Some(Places { mine, offsets });
-        let shared = self.shared.job.form(name, rank, members, world_ranks, places, carrier)?;
+        let job = &self.shared.job;
+        let shared = job.form(name, rank, members, world_ranks, places, (carrier, self.timeout))?;
         Ok(Self { shared: Arc::new(shared), timeout: self.timeout })
     }
 

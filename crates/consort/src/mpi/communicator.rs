@@ -1,11 +1,15 @@
 //! The ranks of a group, as MPI knows them.
 
+use std::io;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SendError};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use super::ending::{self, Hold};
 use super::library::Mpi;
 use super::memory::Memory;
-use super::table::{Comm, MpiError, Pending, Task};
+use super::table::{Class, Comm, MpiError, Pending, Task};
 
 /// What carries a group's data, or its messages. Clones are the same.
 #[derive(Clone, Debug)]
@@ -15,19 +19,23 @@ pub(crate) struct Communicator(Arc<Inner>);
 struct Inner {
     hold: Hold,
     comm: Comm,
+    mark: u64,
     /// Whether something was given up in it that MPI is still at.
     spoiled: Mutex<bool>,
 }
 
 impl Communicator {
-    /// Of these processes, by their numbers in MPI, who all make it, under this name.
-    /// Waits for them: MPI knows no deadline here, so they have to be about to.
-    ///
-    /// # Errors
-    /// Of MPI.
-    pub(crate) fn among(mpi: &'static Mpi, ranks: &[i32], name: &str) -> Result<Self, MpiError> {
-        let comm = mpi.table.among(ranks, tag_of(name))?;
-        Ok(Self(Arc::new(Inner { hold: mpi.hold(), comm, spoiled: Mutex::new(false) })))
+    /// Of these processes, by their numbers in MPI, who all make it, under this name. Waits for them.
+    fn among(mpi: &'static Mpi, ranks: &[i32], name: &str) -> Result<Self, MpiError> {
+        let mark = word_of(name);
+        let comm = mpi.table.among(ranks, (mark % TAGS) as i32)?;
+        Ok(Self(Arc::new(Inner { hold: mpi.hold(), comm, mark, spoiled: Mutex::new(false) })))
+    }
+
+    /// Stands for the name that it has. MPI may give what was sent in one, and never received, to the next of the
+    /// same processes.
+    pub(crate) fn mark(&self) -> u64 {
+        self.0.mark
     }
 
     /// This rank.
@@ -50,22 +58,24 @@ impl Communicator {
     pub(crate) fn send(
         &self,
         to: usize,
+        class: Class,
         bytes: usize,
         memory: Memory,
         when_received: bool,
     ) -> Result<Pending, MpiError> {
-        self.0.hold.mpi().table.send(self.0.comm, to, bytes, memory, when_received)
+        self.0.hold.mpi().table.send(self.0.comm, to, class, bytes, memory, when_received)
     }
 
-    /// Begins to receive the next message of a rank, if one has come of at most so many bytes. Takes the
-    /// memory then.
+    /// Begins to receive the next message of a rank and this class, if one has come of at most so many bytes. Takes
+    /// the memory then.
     pub(crate) fn receive(
         &self,
         from: usize,
+        class: Class,
         most: usize,
         memory: &mut Memory,
     ) -> Result<Option<Pending>, MpiError> {
-        self.0.hold.mpi().table.receive(self.0.comm, from, most, memory)
+        self.0.hold.mpi().table.receive(self.0.comm, from, class, most, memory)
     }
 
     /// Says that something was given up in it: it is never freed.
@@ -87,11 +97,64 @@ impl Drop for Inner {
     }
 }
 
-/// MPI tells groups that are made at the same time apart by a number, of which at least so many can be had.
-fn tag_of(name: &str) -> i32 {
-    let hash = blake3::hash(name.as_bytes());
-    let word = u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"));
-    (word % TAGS) as i32
+/// Communicators that are being made, on a thread: MPI knows no deadline for that, so whoever wants them waits here,
+/// where it can look round. What is not waited for to the end is left to MPI, and to that thread.
+#[derive(Debug)]
+pub(crate) struct Making {
+    made: Receiver<Result<[Communicator; 2], MpiError>>,
+    is_over: bool,
 }
 
+impl Making {
+    /// Begins with one for each of these names, of these processes, by their numbers in MPI, who all do this.
+    ///
+    /// # Errors
+    /// When the system has no more threads.
+    pub(crate) fn begin(
+        mpi: &'static Mpi,
+        ranks: Vec<i32>,
+        names: [String; 2],
+    ) -> io::Result<Self> {
+        let (done, made) = mpsc::channel();
+        let make = move || {
+            let one = |name| Communicator::among(mpi, &ranks, name);
+            let [first, second] = &names;
+            let all = one(first).and_then(|first| Ok([first, one(second)?]));
+            if let Err(SendError(Ok(unwanted))) = done.send(all) {
+                // The others may have them for good, or not at all.
+                unwanted.iter().for_each(Communicator::spoil);
+            }
+        };
+        thread::Builder::new().name("consort-mpi-group".to_owned()).spawn(make)?;
+        Ok(Self { made, is_over: false })
+    }
+
+    /// Waits for so long. `None` if they are not made then.
+    pub(crate) fn wait(&mut self, limit: Duration) -> Option<Result<[Communicator; 2], MpiError>> {
+        let made = match self.made.recv_timeout(limit) {
+            Ok(made) => made,
+            Err(RecvTimeoutError::Timeout) => return None,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Some(Err(MpiError::new("making a communicator", "its thread has ended")));
+            }
+        };
+        self.is_over = true;
+        Some(made)
+    }
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        if !self.is_over {
+            ending::spoil();
+        }
+    }
+}
+
+fn word_of(name: &str) -> u64 {
+    let hash = blake3::hash(name.as_bytes());
+    u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))
+}
+
+/// MPI tells groups that are made at the same time apart by a number, of which at least so many can be had.
 const TAGS: u64 = 32_767;

@@ -5,16 +5,22 @@
 //! as possible, when the process exits, and only by one that has left all its groups in good order: one that
 //! exits while the others wait for it must not wait for them. Such a one tells those who wait for it to end MPI that it
 //! will not come, and then nobody ends it.
+//!
+//! One that ends without exiting, killed or by `_exit`, tells nobody. On this host the others see that it is gone. Of
+//! one on another host they know nothing at that time: for it they wait as long as ranks of the job wait for each other.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use consort_sys::life::{Life, Sign};
 use consort_sys::origin::Origin;
 
+use super::keeper;
 use super::library::Mpi;
 use super::memory::Memory;
-use super::table::{self, Pending, Task};
+use super::table::{self, Class, Pending, Task};
+use crate::notice;
 
 /// Keeps MPI from ending: it has users.
 #[derive(Debug)]
@@ -39,6 +45,12 @@ impl Drop for Hold {
     }
 }
 
+/// Says for how long ranks of the job wait for each other, and which processes of this host are among them.
+pub(crate) fn expect(patience: Duration, processes: Vec<u32>) {
+    let mut users = users();
+    (users.patience, users.processes) = (patience, processes);
+}
+
 /// Says that something was given up, so that processes may no longer be able to end MPI together.
 pub(crate) fn spoil() {
     users().are_spoiled = true;
@@ -56,6 +68,10 @@ pub(super) fn end_with_process(mpi: &'static Mpi) {
 struct Users {
     count: usize,
     are_spoiled: bool,
+    /// How long the last of them would wait for another.
+    patience: Duration,
+    /// The processes of this host.
+    processes: Vec<u32>,
 }
 
 fn users() -> MutexGuard<'static, Users> {
@@ -72,17 +88,21 @@ extern "C" fn end() {
     if mpi.table.has_ended() != Ok(false) {
         return;
     }
+    keeper::rest();
     let in_order = users().count == 0 && !users().are_spoiled;
     if !in_order {
-        decline(mpi);
-    } else if all_come(mpi) {
-        let _ = mpi.table.end();
+        return decline(mpi);
+    }
+    let mut vigil = Vigil::begin();
+    if all_come(mpi, &mut vigil) {
+        keeper::end(|| vigil.is_in_vain());
     }
 }
 
 /// Tells all others not to wait for this process.
 fn decline(mpi: &'static Mpi) {
-    let tell = |rank| mpi.table.send(mpi.world, rank, 0, Memory::default(), false).ok();
+    let tell =
+        |rank| mpi.table.send(mpi.world, rank, Class::Farewell, 0, Memory::default(), false).ok();
     let mut told: Vec<Pending> = others(mpi).filter_map(tell).collect();
     let began = Instant::now();
     while !told.is_empty() && began.elapsed() < FAREWELL {
@@ -93,7 +113,8 @@ fn decline(mpi: &'static Mpi) {
 
 /// Whether another process has said that it does not come.
 fn has_declined(mpi: &'static Mpi) -> bool {
-    let word = |rank| mpi.table.receive(mpi.world, rank, 0, &mut Memory::default());
+    let word =
+        |rank| mpi.table.receive(mpi.world, rank, Class::Farewell, 0, &mut Memory::default());
     others(mpi).any(|rank| !matches!(word(rank), Ok(None)))
 }
 
@@ -102,24 +123,77 @@ fn others(mpi: &'static Mpi) -> impl Iterator<Item = usize> {
 }
 
 /// Waits for all processes to be about to end.
-fn all_come(mpi: &'static Mpi) -> bool {
+fn all_come(mpi: &'static Mpi, vigil: &mut Vigil) -> bool {
     let Ok(mut barrier) = mpi.table.start(mpi.world, Task::Barrier, Memory::default()) else {
         return false;
     };
-    let began = Instant::now();
     loop {
         match barrier.is_done() {
             Ok(true) => return true,
-            Ok(false) if began.elapsed() < LONGEST && !has_declined(mpi) => thread::sleep(NAP),
+            Ok(false) if !has_declined(mpi) && !vigil.is_in_vain() => thread::sleep(NAP),
             _ => return false,
         }
     }
 }
 
-static USERS: Mutex<Users> = Mutex::new(Users { count: 0, are_spoiled: false });
+/// A wait for the others at the end.
+#[derive(Debug)]
+struct Vigil {
+    began: Instant,
+    patience: Duration,
+    processes: Vec<(u32, Life)>,
+    looked: Instant,
+    /// Since when one of them is known to have ended. Perhaps it has ended MPI, and this process is about to.
+    alone: Option<Instant>,
+}
+
+impl Vigil {
+    fn begin() -> Self {
+        let (patience, processes) = {
+            let mut users = users();
+            (users.patience, std::mem::take(&mut users.processes))
+        };
+        let processes = processes.into_iter().map(|it| (it, Life::of(it))).collect();
+        let now = Instant::now();
+        Self { began: now, patience, processes, looked: now, alone: None }
+    }
+
+    /// Whether to wait no longer, which it says to whoever reads this process's output.
+    fn is_in_vain(&mut self) -> bool {
+        if self.looked.elapsed() < LOOK {
+            return false;
+        }
+        self.looked = Instant::now();
+        let ended = self.processes.iter().find(|(_, life)| life.sign() == Sign::Ended);
+        let why = match ended {
+            Some((process, _))
+                if self.alone.get_or_insert_with(Instant::now).elapsed() >= FAREWELL_OF_OTHERS =>
+            {
+                format!("process {process} of this host has ended without it")
+            }
+            _ if self.began.elapsed() >= self.patience => {
+                format!("not all processes have come to it in {:.0?}", self.began.elapsed())
+            }
+            _ => return false,
+        };
+        notice::warn(&format!(
+            "MPI is not ended: {why}; launchers of MPI may take this for a failure"
+        ));
+        true
+    }
+}
+
+static USERS: Mutex<Users> = Mutex::new(Users {
+    count: 0,
+    are_spoiled: false,
+    patience: Duration::from_secs(600),
+    processes: Vec::new(),
+});
 static BEGUN: OnceLock<(Origin, &'static Mpi)> = OnceLock::new();
-/// One process may have something left to do that the others know nothing of.
-const LONGEST: Duration = Duration::from_secs(3600);
+/// How often to look whether the others are there.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long MPI may take to be done here when it is done elsewhere.
+const FAREWELL_OF_OTHERS: Duration = Duration::from_secs(5);
 /// How long a word that it does not come may take to be out.
 const FAREWELL: Duration = Duration::from_millis(200);
 const NAP: Duration = Duration::from_millis(1);

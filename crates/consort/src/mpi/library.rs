@@ -2,11 +2,12 @@
 
 use std::env;
 use std::path::PathBuf;
-use std::sync::OnceLock;
 
+use consort_store::Deadline;
 use consort_sys::dl::Library;
 
-use super::ending::{self, Hold};
+use super::ending::Hold;
+use super::keeper;
 use super::table::{Comm, MpiError, Table};
 use crate::error::{Error, Result};
 
@@ -19,38 +20,26 @@ pub(crate) struct Mpi {
     /// What it was found by.
     path: PathBuf,
     /// Whether somebody else has begun it here, and so ends it.
-    is_guest: bool,
+    pub(super) is_guest: bool,
 }
 
 impl Mpi {
-    /// Finds it and begins it, unless that was done before. Waits for all processes that the launcher has
-    /// started to begin it too.
+    /// Finds it and begins it, unless that was done before, for a process that is this rank of so many, in MPI too.
+    /// All processes that the launcher has started have to begin it: who waits for them looks round now and then.
     ///
     /// # Errors
-    /// When there is none, or it cannot be used. It is not tried again.
-    fn open() -> Result<&'static Self> {
-        let opened = OPENED.get_or_init(|| {
-            let mpi = Box::leak(Box::new(Self::begin()?));
-            if !mpi.is_guest {
-                ending::end_with_process(mpi);
-            }
-            Ok(mpi)
-        });
-        match opened {
-            Ok(mpi) if mpi.table.has_ended() == Ok(true) => {
-                Err(Error::Mpi("it has ended in this process, and begins once".to_owned()))
-            }
-            Ok(mpi) => Ok(mpi),
-            Err(why) => Err(Error::Mpi(why.clone())),
+    /// When there is none, or it cannot be used; when it has not begun at the deadline, or `look_round` has an error;
+    /// when this process is another in it.
+    pub(crate) fn open_as(
+        rank: u32,
+        world: u32,
+        until: Deadline,
+        look_round: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<&'static Self> {
+        let mpi = keeper::open(until, look_round)?;
+        if mpi.table.has_ended() == Ok(true) {
+            return Err(Error::Mpi("it has ended in this process, and begins once".to_owned()));
         }
-    }
-
-    /// The same, for a process that is this rank of so many, in MPI too.
-    ///
-    /// # Errors
-    /// When it is not.
-    pub(crate) fn open_as(rank: u32, world: u32) -> Result<&'static Self> {
-        let mpi = Self::open()?;
         let (number, size) = (mpi.world.me, mpi.world.world);
         if (number, size) == (rank as usize, world as usize) {
             return Ok(mpi);
@@ -59,7 +48,8 @@ impl Mpi {
         Err(Error::Mpi(match size {
             1 => format!(
                 "this process is rank {rank} of {world}, but {path} knows of no other process: MPI connects \
-                 those that its own launcher has started; use mpiexec or srun, of this same MPI"
+                 those that a launcher has started which it knows; use mpiexec or srun, of this same MPI, or \
+                 for MPICH and its relatives `consort run --backend mpi`"
             ),
             _ => format!(
                 "this process is rank {rank} of {world}, but number {number} of {size} in {path}: give all \
@@ -94,7 +84,8 @@ impl Mpi {
         Ok((table, path))
     }
 
-    fn begin() -> Result<Self, String> {
+    /// Finds it and begins it. Waits for all processes of the job to do the same.
+    pub(super) fn begin() -> Result<Self, String> {
         let (table, path) = Self::load()?;
         let in_it = |error: MpiError| format!("{}: {error}", path.display());
         let is_guest = table.has_begun().map_err(in_it)?;
@@ -118,7 +109,6 @@ fn candidates() -> Vec<PathBuf> {
     NAMES.iter().map(PathBuf::from).chain(there).collect()
 }
 
-static OPENED: OnceLock<Result<&'static Mpi, String>> = OnceLock::new();
 /// The variable that names the library.
 pub(crate) const LIBRARY: &str = "CONSORT_MPI_LIBRARY";
 /// What the library is called. Without a number it is for linkers, but may be the library itself.

@@ -36,7 +36,7 @@ pub(crate) fn introduce(
     interface: Option<&str>,
     until: Deadline,
 ) -> Result<Introduced> {
-    let mpi = Mpi::open_as(rank, world)?;
+    let mpi = Mpi::open_as(rank, world, until, &mut || Ok(()))?;
     let host = HostId::here().map_err(|error| Error::Host(error.into()))?;
     let is_one_host = is_one_host(mpi, &host, until)?;
     let opened = (rank == 0).then(|| open(interface, is_one_host));

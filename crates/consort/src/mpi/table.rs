@@ -11,13 +11,15 @@ mod task;
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt;
 use std::ptr;
+use std::sync::OnceLock;
 
 use consort_sys::dl::Library;
 
 pub(crate) use self::functions::Arithmetic;
 use self::functions::{
-    BYTE, COMM_NULL, Count, ERRORS_RETURN, Functions, GROUP_NULL, Handle, MAX_ERROR_STRING,
-    MESSAGE_NULL, REQUEST_NULL, SUCCESS, Status, TAG, THREAD_MULTIPLE, VERSION, WORLD,
+    BYTE, COMM_NULL, Count, ERRHANDLER_NULL, FAREWELL, Functions, GROUP_NULL, Handle,
+    MAX_ERROR_STRING, MAX_LIBRARY_VERSION_STRING, MESSAGE_NULL, REQUEST_NULL, SUCCESS, Status, TAG,
+    THREAD_MULTIPLE, VERSION, WORLD,
 };
 pub(crate) use self::task::{Parts, Task};
 use super::memory::Memory;
@@ -26,6 +28,8 @@ use super::memory::Memory;
 #[derive(Debug)]
 pub(super) struct Table {
     functions: Functions,
+    /// What communicators have errors returned by, once there is one.
+    on_error: OnceLock<Handle>,
 }
 
 /// A communicator: ranks that MPI carries data between. Whoever has made one frees it.
@@ -43,6 +47,24 @@ pub(crate) struct Pending {
     request: Handle,
     /// What MPI may read and write until it is done. Dropped before that, it is left to MPI for good.
     lent: Option<(Task, Memory)>,
+}
+
+/// Messages that are received apart from others, each class in its order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// What there is to say.
+    Message,
+    /// That nothing more is.
+    Farewell,
+}
+
+impl Class {
+    fn tag(self) -> c_int {
+        match self {
+            Self::Message => TAG,
+            Self::Farewell => FAREWELL,
+        }
+    }
 }
 
 /// What MPI says is wrong, in its own words.
@@ -73,7 +95,8 @@ impl Table {
     /// When it has not all functions that the standard says it has, or is of another version of the interface.
     pub(super) fn of(library: &Library) -> Result<Self, MpiError> {
         let missing = |name: &CStr| MpiError::new("loading MPI", format!("it has no {name:?}"));
-        let table = Self { functions: Functions::of(library).map_err(missing)? };
+        let functions = Functions::of(library).map_err(missing)?;
+        let table = Self { functions, on_error: OnceLock::new() };
         let (mut major, mut minor) = (0, 0);
         // SAFETY: both are numbers of this frame, which it writes.
         let code = unsafe { (table.functions.abi_version)(&mut major, &mut minor) };
@@ -91,7 +114,7 @@ impl Table {
 
     /// Which MPI this is, in its own words: the first line of them.
     pub(super) fn library_version(&self) -> Result<String, MpiError> {
-        let mut text = vec![0_u8; LONGEST_VERSION];
+        let mut text = vec![0_u8; MAX_LIBRARY_VERSION_STRING];
         let mut len = 0;
         // SAFETY: there is as much room as the standard says, and it may be called at any time.
         let code = unsafe { (self.functions.library_version)(text.as_mut_ptr().cast(), &mut len) };
@@ -322,6 +345,7 @@ impl Table {
         &'static self,
         comm: Comm,
         to: usize,
+        class: Class,
         bytes: usize,
         mut memory: Memory,
         when_received: bool,
@@ -333,7 +357,8 @@ impl Table {
             false => self.functions.send,
         };
         // SAFETY: there are so many bytes, which stay where they are until MPI is done: see `Pending`.
-        let code = unsafe { send(data, count, BYTE, to as c_int, TAG, comm.handle, &mut request) };
+        let code =
+            unsafe { send(data, count, BYTE, to as c_int, class.tag(), comm.handle, &mut request) };
         let lent = Some((Task::Message { bytes, comes: false }, memory));
         let pending = Pending { table: self, request, lent };
         self.check("MPI_Isend", code)?;
@@ -348,6 +373,7 @@ impl Table {
         &'static self,
         comm: Comm,
         from: usize,
+        class: Class,
         most: usize,
         memory: &mut Memory,
     ) -> Result<Option<Pending>, MpiError> {
@@ -356,7 +382,8 @@ impl Table {
         let f = &self.functions;
         let (source, comm) = (from as c_int, comm.handle);
         // SAFETY: it writes numbers and a handle of this frame.
-        let code = unsafe { (f.probe)(source, TAG, comm, &mut flag, &mut message, &mut status) };
+        let code =
+            unsafe { (f.probe)(source, class.tag(), comm, &mut flag, &mut message, &mut status) };
         self.check("MPI_Improbe", code)?;
         if flag == 0 {
             return Ok(None);
@@ -393,10 +420,32 @@ impl Table {
     }
 
     /// Has a communicator return errors instead of ending the job.
+    ///
+    /// MPI has a handler for that, but sources differ in its number, and under the other one there is a handler that
+    /// ends the process. One that does nothing has MPI return the error as well.
     fn return_errors(&self, comm: Handle) -> Result<(), MpiError> {
+        let handler = match self.on_error.get() {
+            Some(handler) => *handler,
+            None => {
+                let mut made = ERRHANDLER_NULL;
+                // SAFETY: it writes a handle of this frame, and keeps a function that is always there.
+                let code = unsafe { (self.functions.comm_create_errhandler)(be_quiet, &mut made) };
+                self.check("MPI_Comm_create_errhandler", code)?;
+                *self.on_error.get_or_init(|| made)
+            }
+        };
         // SAFETY: both are handles of MPI's.
-        let code = unsafe { (self.functions.comm_set_errhandler)(comm, ERRORS_RETURN) };
+        let code = unsafe { (self.functions.comm_set_errhandler)(comm, handler) };
         self.check("MPI_Comm_set_errhandler", code)
+    }
+
+    /// Has MPI get on with what it is at.
+    pub(super) fn poke(&self, world: Comm) -> Result<(), MpiError> {
+        let (mut flag, mut status) = (0, Status::default());
+        let me = world.me as c_int;
+        // SAFETY: it writes numbers of this frame. This process sends itself nothing, so there is nothing to find.
+        let code = unsafe { (self.functions.look)(me, TAG, world.handle, &mut flag, &mut status) };
+        self.check("MPI_Iprobe", code)
     }
 
     #[inline]
@@ -472,6 +521,9 @@ impl Drop for Pending {
     }
 }
 
+/// Leaves it to MPI to return the error.
+extern "C" fn be_quiet(_: *mut Handle, _: *mut c_int) {}
+
 /// Has something done when the process ends in good order.
 pub(super) fn at_exit(act: extern "C" fn()) {
     unsafe extern "C" {
@@ -480,6 +532,3 @@ pub(super) fn at_exit(act: extern "C" fn()) {
     // If there is no room for it the process ends without.
     let _ = atexit(act);
 }
-
-/// As long as the words may be that say which MPI it is: the standard's own number.
-const LONGEST_VERSION: usize = 8192;

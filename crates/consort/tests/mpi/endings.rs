@@ -13,7 +13,7 @@ fn processes_that_leave_in_good_order_end_well_however_late_one_is() {
         return be_a_rank(way.to_str().unwrap());
     }
     for way in ["leave", "keep-nothing"] {
-        let ended = match launch(way) {
+        let ended = match launch(way, &[]) {
             Ok(ended) => ended,
             Err(reason) => return skip(reason),
         };
@@ -25,11 +25,23 @@ fn processes_that_leave_in_good_order_end_well_however_late_one_is() {
 
 #[test]
 fn a_process_that_exits_while_others_wait_for_it_fails_the_job_and_keeps_nobody_waiting() {
-    let ended = match launch("exit") {
+    let ended = match launch("exit", &[]) {
         Ok(ended) => ended,
         Err(reason) => return skip(reason),
     };
     assert!(!ended.status.success(), "{ended:?}");
+}
+
+#[test]
+fn a_process_that_ends_without_exiting_keeps_the_others_no_longer_than_they_need_to_see_it() {
+    let ended = match launch("vanish", &["-disable-auto-cleanup"]) {
+        Ok(ended) => ended,
+        Err(reason) => return skip(reason),
+    };
+    let (told, warned) =
+        (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+    assert_eq!(told.matches("is done").count(), 2, "{told}");
+    assert_eq!(warned.matches("has ended without it").count(), 2, "{warned}");
 }
 
 /// The part of a process in each test.
@@ -40,7 +52,12 @@ fn be_a_rank(way: &str) {
     match way {
         "exit" if rank == 1 => std::process::exit(1),
         "exit" => drop(group.barrier()),
-        "keep-nothing" => drop(group),
+        "vanish" if rank == 1 => {
+            drop(group);
+            // SAFETY: it ends the process.
+            unsafe { libc::_exit(0) };
+        }
+        "keep-nothing" | "vanish" => drop(group),
         _ => {
             drop(group);
             // The others must not end the job before it is done.
@@ -51,11 +68,12 @@ fn be_a_rank(way: &str) {
 }
 
 /// Has MPI's launcher start three, and waits for its end.
-fn launch(way: &str) -> Result<Output, Skip> {
+fn launch(way: &str, options: &[&str]) -> Result<Output, Skip> {
     let mpi = Mpi::find()?;
     let first = "endings::processes_that_leave_in_good_order_end_well_however_late_one_is";
     let mut launcher = mpi
         .launcher()
+        .args(options)
         .args(["-n", "3"])
         .arg(std::env::current_exe().unwrap())
         .args([first, "--exact", "--nocapture"])

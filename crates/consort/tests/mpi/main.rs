@@ -6,6 +6,7 @@ mod agreement;
 mod endings;
 mod failures;
 mod meeting;
+mod moments;
 
 use consort::{Builder, Engine, Group, ReduceOp, Transport};
 use consort_testkit::{Context, Ranks, Skip};

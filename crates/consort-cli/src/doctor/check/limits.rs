@@ -14,7 +14,7 @@ pub(crate) fn open_files(limits: &ResourceLimits, ranks: u64) -> Finding {
         return Finding::good(Area::Limits, "open files: unlimited");
     };
     let launcher = match limit.hard {
-        Amount::Of(hard) => files::most_ranks_of_launcher(hard),
+        Amount::Of(hard) => files::most_ranks_of_launcher(hard, false),
         Amount::Unlimited => u64::MAX,
     };
     let most = launcher.min(files::most_ranks_in_group(soft));

@@ -1,6 +1,7 @@
 //! How the ranks of a group that MPI serves know of each other: as those of any other group.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::call::Description;
@@ -21,13 +22,16 @@ pub(crate) enum Footing {
         digest: u64,
         /// The last call of which this rank has told that it waits in it.
         told: Cell<u64>,
+        /// The last calls of ranks that have left.
+        lasts: RefCell<BTreeMap<usize, u64>>,
     },
 }
 
 impl Footing {
     /// Of ranks that reach each other over the wire.
     pub(crate) fn over(route: Route) -> Self {
-        Self::Wire { route, number: 0, digest: 0, told: Cell::new(0) }
+        let lasts = RefCell::default();
+        Self::Wire { route, number: 0, digest: 0, told: Cell::new(0), lasts }
     }
 
     /// Counts a call. Others on this host see which it is.
@@ -57,11 +61,27 @@ impl Footing {
         }
     }
 
-    /// Whether a rank can be seen to have come to the call that this one is in.
-    pub(super) fn has_begun(&self, rank: usize) -> bool {
+    /// Whether a rank can be seen to have come to the call that this one is in. Over the wire that is only known of
+    /// one that has left: what it has done there last may come later than that it has left.
+    pub(super) fn has_begun(&self, rank: usize, has_left: impl FnOnce() -> bool) -> bool {
         match self {
             Self::Board(lane) => lane.has_begun(rank),
-            Self::Wire { .. } => false,
+            Self::Wire { .. } if !has_left() => false,
+            Self::Wire { route, number, lasts, .. } => {
+                let mut lasts = lasts.borrow_mut();
+                let last = lasts.get(&rank).copied().or_else(|| route.last_come(rank));
+                last.is_some_and(|last| *lasts.entry(rank).or_insert(last) >= *number)
+            }
+        }
+    }
+
+    /// Says how many calls this rank has made, before the others hear that it leaves.
+    pub(super) fn bid_farewell(&self) {
+        if let Self::Wire { route, number, told, .. } = self
+            && told.get() != *number
+        {
+            told.set(*number);
+            route.say_come(*number);
         }
     }
 

@@ -6,8 +6,15 @@
 //! it is being received, and only so many of those are on their way. What follows the first packet is always sent
 //! like that.
 //!
-//! MPI gets on only when it is called. A rank that has sent a small message and computes for long may have some of
-//! it still with itself; it goes on with its next call of whatever kind, at the latest when it leaves the group.
+//! What a rank has sent may still be on its way when others hear, elsewhere, that it has left; and so may be the word that
+//! it has received what was sent to it. So it says goodbye here, too, with the numbers of packets that it has sent and
+//! received: only who knows these knows what will not come.
+//!
+//! MPI gives what was never received to the next communicator of the same number, which a later group of the same ranks may
+//! have. So every first packet has a mark of its group, and so has a goodbye; others are thrown away.
+
+mod goodbye;
+mod inflow;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,19 +24,21 @@ use std::time::{Duration, Instant};
 use consort_sys::ring::{Envelope, Progress};
 use consort_sys::view::{Source, Target};
 
+use self::goodbye::Goodbye;
+use self::inflow::MpiInflow;
 use crate::engine::lookout::Lookout;
-use crate::engine::post::{Broken, Inflow, Inlet, Outflow, Outlet};
-use crate::mpi::{Communicator, Memory, MpiError, Pending};
+use crate::engine::post::{Broken, Inlet, Outflow, Outlet};
+use crate::mpi::{Class, Communicator, Memory, MpiError, Pending};
 
 /// Ends of ways for messages to and from every other rank of the group that this is for; and what is on its way.
 pub(super) fn mail(
     communicator: &Communicator,
     lookout: &Lookout,
 ) -> (Vec<Option<(Outlet, Inlet)>>, Mailbag) {
-    let bag = Mailbag::new(communicator);
+    let bag = Mailbag::new(communicator, lookout);
     let ends = |rank| {
         let outflow = MpiOutflow { bag: bag.clone(), to: rank, message: None };
-        let inflow = MpiInflow::new(communicator, lookout, rank);
+        let inflow = MpiInflow::new(&bag, rank);
         (Outlet::Other(Box::new(outflow)), Inlet::Other(Box::new(inflow)))
     };
     let me = communicator.me();
@@ -41,14 +50,22 @@ pub(super) fn mail(
 #[derive(Clone, Debug)]
 pub(super) struct Mailbag {
     communicator: Communicator,
-    /// For each rank those to it, in their order.
-    packets: Arc<Mutex<Vec<Sent>>>,
+    lookout: Lookout,
+    /// For each rank what goes to it and comes from it.
+    traffic: Arc<Mutex<Vec<Traffic>>>,
 }
 
-/// What is on its way to a rank.
+/// What goes to a rank and comes from it.
 #[derive(Debug, Default)]
-struct Sent {
+struct Traffic {
+    /// Packets on their way to it, in their order.
     packets: VecDeque<Packet>,
+    /// How many packets were sent to it,
+    sent: u64,
+    /// and received from it.
+    taken: u64,
+    /// What it has said last, or is saying.
+    goodbye: Goodbye,
     /// How much was sent since it could last be known that it is received.
     unnoticed: usize,
     /// Memory that was used before.
@@ -63,35 +80,45 @@ struct Packet {
 }
 
 impl Mailbag {
-    fn new(communicator: &Communicator) -> Self {
-        let sent = (0..communicator.world()).map(|_| Sent::default()).collect();
-        Self { communicator: communicator.clone(), packets: Arc::new(Mutex::new(sent)) }
+    fn new(communicator: &Communicator, lookout: &Lookout) -> Self {
+        let traffic = (0..communicator.world()).map(|_| Traffic::default()).collect();
+        let traffic = Arc::new(Mutex::new(traffic));
+        Self { communicator: communicator.clone(), lookout: lookout.clone(), traffic }
     }
 
-    /// Waits a little until everything is out, for one who leaves. What is not then is left to MPI.
-    pub(super) fn empty(&self, lookout: &Lookout) {
+    /// Says goodbye to all, and waits a little until everything is out, for one who leaves. What is not then is left to
+    /// MPI.
+    pub(super) fn empty(&self) {
         let began = Instant::now();
+        if !self.lookout.has_ended() {
+            self.say_goodbye();
+        }
         loop {
             let mut all = self.lock();
-            let is_out = |sent: &mut Sent| sent.reap().is_ok() && sent.packets.is_empty();
+            let is_out = |it: &mut Traffic| it.reap().is_ok() && it.packets.is_empty();
             let are_out = all.iter_mut().all(is_out);
             drop(all);
             if are_out {
-                return;
+                return self.throw_away();
             }
-            if lookout.has_ended() || began.elapsed() >= LINGER {
+            if self.lookout.has_ended() || began.elapsed() >= LINGER {
                 return self.communicator.spoil();
             }
             thread::sleep(Duration::from_micros(100));
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Sent>> {
-        self.packets.lock().unwrap_or_else(PoisonError::into_inner)
+    fn others(&self) -> impl Iterator<Item = usize> {
+        let me = self.communicator.me();
+        (0..self.communicator.world()).filter(move |&rank| rank != me)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Traffic>> {
+        self.traffic.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Sent {
+impl Traffic {
     /// Takes back what MPI is done with.
     fn reap(&mut self) -> Result<(), MpiError> {
         while let Some(first) = self.packets.front_mut() {
@@ -154,7 +181,8 @@ impl Outflow for MpiOutflow {
                 None => {
                     let first = data.len().min(FIRST);
                     let packet = memory.send.of(HEAD + first);
-                    packet[..HEAD].copy_from_slice(&write(&message.envelope));
+                    let head = write(&message.envelope, self.bag.communicator.mark());
+                    packet[..HEAD].copy_from_slice(&head);
                     Target::from(&mut packet[HEAD..]).copy_from(data.slice(0..first));
                     (HEAD + first, first)
                 }
@@ -170,7 +198,9 @@ impl Outflow for MpiOutflow {
             if is_noticed {
                 sent.unnoticed = 0;
             }
-            let pending = self.bag.communicator.send(self.to, bytes, memory, is_noticed);
+            let (to, class) = (self.to, Class::Message);
+            let pending = self.bag.communicator.send(to, class, bytes, memory, is_noticed);
+            sent.sent += 1;
             sent.packets.push_back(Packet { pending: pending.map_err(lost)?, is_noticed });
             message.done = Some(done);
             progress = Progress::Moved;
@@ -183,140 +213,44 @@ impl Outflow for MpiOutflow {
         }
         Ok(progress)
     }
-}
 
-/// The way from another rank.
-#[derive(Debug)]
-struct MpiInflow {
-    communicator: Communicator,
-    lookout: Lookout,
-    from: usize,
-    /// A packet that MPI is at.
-    coming: Option<Pending>,
-    /// The packet that was received last, how long it is, and how much of it was taken.
-    packet: Memory,
-    len: usize,
-    used: usize,
-    /// The message at the front, and how much of it was taken.
-    front: Option<Envelope>,
-    taken: usize,
-}
-
-impl MpiInflow {
-    fn new(communicator: &Communicator, lookout: &Lookout, from: usize) -> Self {
-        Self {
-            communicator: communicator.clone(),
-            lookout: lookout.clone(),
-            from,
-            coming: None,
-            packet: Memory::default(),
-            len: 0,
-            used: 0,
-            front: None,
-            taken: 0,
-        }
-    }
-
-    /// Whether there is something of a packet, which is looked for if there is not.
-    fn has_packet(&mut self) -> Result<bool, Broken> {
-        if self.used < self.len {
-            return Ok(true);
-        }
-        if self.coming.is_none() {
-            // What one has sent who has left is there, but MPI may have to be asked a few times.
-            let looks = if self.lookout.has_left(self.from) { LOOKS } else { 1 };
-            for _ in 0..looks {
-                let Self { communicator, from, packet, .. } = self;
-                self.coming = communicator.receive(*from, HEAD.max(NEXT), packet).map_err(lost)?;
-                if self.coming.is_some() {
-                    break;
-                }
-            }
-        }
-        let Some(coming) = &mut self.coming else { return Ok(false) };
-        if !coming.is_done().map_err(lost)? {
-            return Ok(false);
-        }
-        let coming = self.coming.take().expect("it is there");
-        (self.len, self.used) = (coming.bytes(), 0);
-        self.packet = coming.into_memory();
-        Ok(self.len > 0)
-    }
-
-    /// Takes what has arrived, to where it belongs if there is such a place.
-    fn go_on(&mut self, target: Option<Target<'_>>) -> Result<Progress, Broken> {
-        let Some(front) = self.front()? else { return Ok(Progress::Stuck) };
-        let mut progress = Progress::Stuck;
-        for _ in 0..AT_ONCE {
-            if self.taken == front.bytes {
-                self.front = None;
-                return Ok(Progress::Done);
-            }
-            if !self.has_packet()? {
-                break;
-            }
-            let bytes = self.len - self.used;
-            if bytes > front.bytes - self.taken {
-                let what = format!("{bytes} bytes where {} were left", front.bytes - self.taken);
-                return Err(Broken::Damaged(what));
-            }
-            if let Some(target) = target {
-                let data = Source::from(&self.packet.receive.bytes()[self.used..self.len]);
-                target.slice(self.taken..self.taken + bytes).copy_from(data);
-            }
-            (self.taken, self.used) = (self.taken + bytes, self.len);
-            progress = Progress::Moved;
-        }
-        if self.taken == front.bytes {
-            self.front = None;
-            progress = Progress::Done;
-        }
-        Ok(progress)
+    fn may_be_done(&mut self) -> bool {
+        let is_out = |message: &Outgoing| message.done == Some(message.envelope.bytes);
+        self.message.as_ref().is_some_and(is_out) && self.bag.may_have_gone(self.to)
     }
 }
 
-impl Inflow for MpiInflow {
-    fn front(&mut self) -> Result<Option<Envelope>, Broken> {
-        if self.front.is_none() && self.has_packet()? {
-            let packet = &self.packet.receive.bytes()[self.used..self.len];
-            self.front = Some(read(packet).ok_or_else(|| {
-                Broken::Damaged(format!(
-                    "a packet of {} bytes that begins no message",
-                    packet.len()
-                ))
-            })?);
-            (self.used, self.taken) = (self.used + HEAD, 0);
-        }
-        Ok(self.front)
-    }
-
-    fn take(&mut self, target: Target<'_>) -> Result<Progress, Broken> {
-        self.go_on(Some(target))
-    }
-
-    fn skip(&mut self) -> Result<Progress, Broken> {
-        self.go_on(None)
-    }
+/// What a first packet says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Head {
+    /// It begins this message.
+    Message(Envelope),
+    /// It is of another group.
+    Stray,
 }
 
-fn write(envelope: &Envelope) -> [u8; HEAD] {
-    let words = [envelope.bytes as u64, u64::from(envelope.tag) | u64::from(envelope.kind) << 32];
-    bytemuck::must_cast(words)
+/// The head of a message in a group of this mark.
+fn write(envelope: &Envelope, mark: u64) -> [u8; HEAD] {
+    let rest = u64::from(envelope.tag) | u64::from(envelope.kind) << 32;
+    bytemuck::must_cast([mark, envelope.bytes as u64, rest])
 }
 
-fn read(packet: &[u8]) -> Option<Envelope> {
-    let [bytes, rest]: [u64; 2] = bytemuck::must_cast(*packet.first_chunk::<HEAD>()?);
+fn read(packet: &[u8], expected: u64) -> Option<Head> {
+    let [mark, bytes, rest]: [u64; 3] = bytemuck::must_cast(*packet.first_chunk::<HEAD>()?);
+    if mark != expected {
+        return Some(Head::Stray);
+    }
     let bytes = usize::try_from(bytes).ok().filter(|&bytes| isize::try_from(bytes).is_ok())?;
     let kind = u8::try_from(rest >> 32).ok()?;
-    Some(Envelope { bytes, tag: rest as u32, kind })
+    Some(Head::Message(Envelope { bytes, tag: rest as u32, kind }))
 }
 
 fn lost(error: MpiError) -> Broken {
     Broken::Lost(format!("MPI has failed: {error}"))
 }
 
-/// How long an envelope is.
-const HEAD: usize = 2 * size_of::<u64>();
+/// How long a head is.
+const HEAD: usize = 3 * size_of::<u64>();
 /// How much of a message is in its first packet: MPI takes so much at once.
 const FIRST: usize = (8 << 10) - HEAD;
 /// How much of it is in each that follows.
@@ -329,12 +263,8 @@ const BURDEN: usize = 64;
 const WINDOW: usize = 4;
 /// And how many of all.
 const MOST: usize = 1024;
-/// How many packets one who receives takes before others have their turn.
-const AT_ONCE: usize = 8;
 /// How much memory is kept for packets, for each rank.
 const SPARE: usize = 4;
-/// How often MPI is asked for what must be there.
-const LOOKS: usize = 50;
 /// How long a rank that leaves waits for its last words to be out.
 const LINGER: Duration = Duration::from_secs(2);
 
@@ -345,8 +275,12 @@ mod tests {
     #[test]
     fn an_envelope_is_read_as_it_was_written() {
         let envelope = Envelope { bytes: 1 << 40, tag: u32::MAX, kind: 200 };
-        assert_eq!(read(&write(&envelope)), Some(envelope));
-        assert_eq!(read(&[0; HEAD - 1]), None);
-        assert_eq!(read(&[0xff; HEAD]), None);
+        let packet = write(&envelope, 7);
+        assert_eq!(read(&packet, 7), Some(Head::Message(envelope)));
+        assert_eq!(read(&packet, 8), Some(Head::Stray));
+        assert_eq!(read(&packet[1..], 7), None);
+        let mut senseless = write(&envelope, 7);
+        senseless[HEAD - 2] = 1;
+        assert_eq!(read(&senseless, 7), None);
     }
 }

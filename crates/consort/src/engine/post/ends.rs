@@ -41,6 +41,11 @@ pub(crate) trait Outflow: Send + fmt::Debug {
     /// # Errors
     /// When no message can get there.
     fn go_on(&mut self, data: Source<'_>) -> Result<Progress, Broken>;
+
+    /// Whether a rank that has left may have received all of the message that has begun.
+    fn may_be_done(&mut self) -> bool {
+        false
+    }
 }
 
 /// Gives what another rank sends, one message after the other. Nothing here waits, as above.
@@ -63,6 +68,11 @@ pub(crate) trait Inflow: Send + fmt::Debug {
     /// # Errors
     /// As [`front`](Self::front).
     fn skip(&mut self) -> Result<Progress, Broken>;
+
+    /// Whether something may yet come of a rank that has left.
+    fn may_go_on(&mut self) -> bool {
+        false
+    }
 }
 
 /// Why a message cannot be moved.
@@ -129,6 +139,14 @@ impl Outlet {
         }
     }
 
+    /// Whether a rank that has left may have received all of the message that has begun.
+    pub(super) fn may_be_done(&mut self) -> bool {
+        match self {
+            Self::Ring(_) => false,
+            Self::Other(outflow) => outflow.may_be_done(),
+        }
+    }
+
     /// Leaves what was sent to whoever has yet to receive it. No more is sent.
     pub(super) fn abandon(&mut self) {
         match self {
@@ -143,6 +161,14 @@ impl Inlet {
     /// Whether messages may be fetched from where their sender has them.
     pub(super) fn may_fetch(&self) -> bool {
         matches!(self, Self::Ring(_))
+    }
+
+    /// Whether something may yet come of a rank that has left.
+    pub(super) fn may_go_on(&mut self) -> bool {
+        match self {
+            Self::Ring(_) => false,
+            Self::Other(inflow) => inflow.may_go_on(),
+        }
     }
 
     pub(super) fn front(&mut self) -> Result<Option<Envelope>, Broken> {

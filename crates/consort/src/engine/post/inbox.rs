@@ -81,6 +81,11 @@ impl Inbox {
         self.inlet.as_ref().is_some_and(Inlet::may_fetch)
     }
 
+    /// Whether something may yet come of a rank that has left.
+    pub(super) fn may_go_on(&mut self) -> bool {
+        self.inlet.as_mut().is_some_and(Inlet::may_go_on)
+    }
+
     /// Receives what can be received now of the message that a thread wants. Those that the courier
     /// was asked for with the same tag come first.
     pub(super) fn go_on(&mut self, arrival: &mut Arrival<'_>) -> Result<Progress, Broken> {

@@ -85,6 +85,11 @@ impl Outbox {
         Ok(progress)
     }
 
+    /// Whether a rank that has left may have received all of the message that has begun.
+    pub(super) fn may_be_done(&mut self) -> bool {
+        self.outlet.as_mut().is_some_and(Outlet::may_be_done)
+    }
+
     pub(super) fn abandon(&mut self) {
         self.outlet.iter_mut().for_each(Outlet::abandon);
     }

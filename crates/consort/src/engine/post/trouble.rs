@@ -5,9 +5,9 @@ use std::time::Duration;
 use consort_sys::dtype::Dtype;
 use consort_sys::ring::Envelope;
 
-use super::Post;
 use super::ends::Broken;
 use super::exchange::{Arrival, Departure, Exchange, contents};
+use super::{Post, lock};
 use crate::engine::lookout::{Stakes, Stuck};
 use crate::engine::patient::Since;
 use crate::engine::verdict::{Cause, Waiting};
@@ -39,9 +39,13 @@ impl Post {
         patient: &mut Patient,
     ) -> Result<(), Stuck> {
         self.lookout.listen();
-        for Awaited { ranks, held_up } in self.awaited(exchange) {
+        for Awaited { ranks, held_up, comes } in self.awaited(exchange) {
             if !held_up {
-                self.lookout.judge(&ranks, || false)?;
+                match self.lookout.judge(&ranks, || false) {
+                    Err(Stuck::Left { ranks }) if comes && self.may_come(&ranks) => {}
+                    Err(Stuck::Left { ranks }) if !comes && self.may_have_gone(&ranks) => {}
+                    judged => judged?,
+                }
             }
         }
         self.lookout.judge(&[], || patient.since.elapsed() >= patient.timeout)?;
@@ -50,6 +54,16 @@ impl Post {
             self.lookout.warn(&waiting, &self.awaited_ranks(exchange));
         }
         Ok(())
+    }
+
+    /// Whether something may yet come of one of these ranks, who have left.
+    pub(super) fn may_come(&self, ranks: &[usize]) -> bool {
+        ranks.iter().any(|&rank| lock(&self.inboxes[rank]).may_go_on())
+    }
+
+    /// Whether one of these ranks, who have left, may have received what was sent to it.
+    pub(super) fn may_have_gone(&self, ranks: &[usize]) -> bool {
+        ranks.iter().any(|&rank| lock(&self.outboxes[rank]).may_be_done())
     }
 
     /// Those of whom one may send what anybody may.
@@ -125,10 +139,12 @@ impl Post {
         let to = departure.map(|Departure { message, dispatch, .. }| Awaited {
             ranks: vec![message.to.index()],
             held_up: dispatch.is_held_up(),
+            comes: false,
         });
         let from = arrival.map(|arrival| Awaited {
             ranks: arrival.source().map_or_else(|| self.anybody(), |from| vec![from]),
             held_up: arrival.is_held_up(),
+            comes: true,
         });
         to.into_iter().chain(from)
     }
@@ -139,6 +155,8 @@ struct Awaited {
     ranks: Vec<usize>,
     /// Whether something of this rank's own is waited for first: what they did may yet be found.
     held_up: bool,
+    /// Whether it is for something of theirs.
+    comes: bool,
 }
 
 /// Messages are not counted among the group's calls.

@@ -1,5 +1,8 @@
 //! MPI's functions and constants, as its standard binary interface has them.
 
+#[cfg(test)]
+mod tests;
+
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use consort_sys::dl::Library;
@@ -15,6 +18,10 @@ pub(super) struct Handle(pub(super) usize);
 pub(super) type Count = i64;
 /// MPI's distances within memory.
 pub(super) type Distance = isize;
+
+/// What MPI calls when something has gone wrong, before it returns an error. In C it has more arguments, of which
+/// it need not know: on all platforms of this crate the first ones are passed as if there were no more.
+pub(super) type OnError = extern "C" fn(*mut Handle, *mut c_int);
 
 /// What MPI tells of a message.
 #[derive(Debug, Default)]
@@ -34,6 +41,10 @@ macro_rules! functions {
         pub(super) struct Functions {
             $(pub(super) $field: unsafe extern "C" fn($($argument),*) -> c_int,)*
         }
+
+        /// What each is called, and the types of its arguments.
+        #[cfg(test)]
+        const SIGNATURES: &[(&CStr, &[&str])] = &[$(($name, &[$(stringify!($argument)),*])),*];
 
         impl Functions {
             /// Finds them in a library.
@@ -62,6 +73,7 @@ functions! {
     error_string = c"MPI_Error_string"(c_int, *mut c_char, *mut c_int);
     comm_rank = c"MPI_Comm_rank"(Handle, *mut c_int);
     comm_size = c"MPI_Comm_size"(Handle, *mut c_int);
+    comm_create_errhandler = c"MPI_Comm_create_errhandler"(OnError, *mut Handle);
     comm_set_errhandler = c"MPI_Comm_set_errhandler"(Handle, Handle);
     comm_group = c"MPI_Comm_group"(Handle, *mut Handle);
     group_incl = c"MPI_Group_incl"(Handle, c_int, *const c_int, *mut Handle);
@@ -105,6 +117,7 @@ functions! {
     );
     send = c"MPI_Isend_c"(*const c_void, Count, Handle, c_int, c_int, Handle, *mut Handle);
     send_synchronously = c"MPI_Issend_c"(*const c_void, Count, Handle, c_int, c_int, Handle, *mut Handle);
+    look = c"MPI_Iprobe"(c_int, c_int, Handle, *mut c_int, *mut Status);
     probe = c"MPI_Improbe"(c_int, c_int, Handle, *mut c_int, *mut Handle, *mut Status);
     get_count = c"MPI_Get_count_c"(*const Status, Handle, *mut Count);
     receive = c"MPI_Imrecv_c"(*mut c_void, Count, Handle, *mut Handle, *mut Handle);
@@ -153,12 +166,15 @@ pub(super) const VERSION: c_int = 1;
 pub(super) const SUCCESS: c_int = 0;
 pub(super) const THREAD_MULTIPLE: c_int = 4096;
 pub(super) const MAX_ERROR_STRING: usize = 512;
+pub(super) const MAX_LIBRARY_VERSION_STRING: usize = 8192;
 pub(super) const WORLD: Handle = Handle(0x101);
-pub(super) const ERRORS_RETURN: Handle = Handle(0x143);
+pub(super) const ERRHANDLER_NULL: Handle = Handle(0x140);
 pub(super) const REQUEST_NULL: Handle = Handle(0x180);
 pub(super) const GROUP_NULL: Handle = Handle(0x108);
 pub(super) const COMM_NULL: Handle = Handle(0x100);
 pub(super) const MESSAGE_NULL: Handle = Handle(0x128);
 pub(super) const BYTE: Handle = Handle(0x247);
-/// The tag of all messages: they are told apart by what they say.
+/// The tag of messages: they are told apart by what they say.
 pub(super) const TAG: c_int = 1;
+/// The tag of words that may overtake messages.
+pub(super) const FAREWELL: c_int = 2;

@@ -83,8 +83,20 @@ impl Desk {
         let ranks = ranks(post, party);
         match stuck {
             Stuck::Dead { rank } if ranks.contains(rank) => may_be_found(rank),
+            Stuck::Left { ranks } if self.is_on_its_way(post, party, ranks) => true,
             Stuck::Dead { .. } | Stuck::Left { .. } => ranks.iter().any(may_be_found),
             Stuck::Ended | Stuck::Damaged { .. } | Stuck::Late => false,
+        }
+    }
+
+    /// Whether what these ranks have done who have left may not be known here yet.
+    fn is_on_its_way(&self, post: &Post, party: Party, ranks: &[usize]) -> bool {
+        match party {
+            Party::To(to) => {
+                let has_begun = |it: &Departing| it.dispatch.has_begun();
+                self.departing[to].front().is_some_and(has_begun) && post.may_have_gone(ranks)
+            }
+            Party::From(_) => post.may_come(ranks),
         }
     }
 

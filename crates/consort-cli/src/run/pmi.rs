@@ -1,0 +1,158 @@
+//! What an MPI needs of whoever starts its processes: to tell each which it is of how many, to keep the few values
+//! by which they find each other, and to say when all are there. That is PMI-1, a protocol of lines through a socket that
+//! the process inherits, which MPICH and its relatives speak. So ranks of `consort run --backend mpi` are one world to it.
+//!
+//! [`words`] are the lines, [`hall`] is what ranks have in common; here is a thread for each rank that listens to it.
+
+mod hall;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::thread;
+
+use consort_store::Store;
+use rustix::io::{FdFlags, fcntl_setfd};
+
+use self::hall::{Hall, Over};
+use self::words::{Answer, Ask, Reader};
+use super::placement::Placement;
+
+/// What serves the ranks of this host, for one start of them.
+#[derive(Debug)]
+pub(crate) struct Pmi {
+    hall: Arc<Hall>,
+    first_rank: u32,
+    node: u32,
+}
+
+/// A rank's end of the conversation. To be held until its process has begun, and no longer.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    socket: UnixStream,
+    rank: u32,
+    world: u32,
+}
+
+impl Pmi {
+    /// For the ranks that have this place. They find those of other hosts through the job's store.
+    pub(crate) fn new(place: &Placement, store: &Arc<dyn Store>) -> Self {
+        let hall = Arc::new(Hall::new(place, store));
+        Self { hall, first_rank: place.first_rank, node: place.node }
+    }
+
+    /// A seat for a rank, which the next process that is started inherits.
+    ///
+    /// # Errors
+    /// When the system has no more sockets or threads.
+    pub(crate) fn seat(&self, local_rank: u32) -> io::Result<Seat> {
+        let (ours, socket) = UnixStream::pair()?;
+        fcntl_setfd(&socket, FdFlags::empty())?;
+        let (hall, rank) = (self.hall.clone(), self.first_rank + local_rank);
+        let serve = move || {
+            if let Err(why) = serve(ours, &hall) {
+                tracing::warn!(rank, why, "what it says to MPI's launcher cannot be answered");
+            }
+        };
+        thread::Builder::new().name(format!("pmi {rank}")).spawn(serve)?;
+        Ok(Seat { socket, rank, world: self.hall.world })
+    }
+}
+
+impl Drop for Pmi {
+    fn drop(&mut self) {
+        self.hall.close();
+        // All ranks have ended; those that did not come to MPI's end have left its memory behind.
+        let _ = fs::remove_file(memory_of(&self.hall.name, self.node));
+    }
+}
+
+impl Seat {
+    /// What the process is to find in its environment.
+    pub(crate) fn variables(&self) -> [(&'static str, String); 3] {
+        [
+            ("PMI_FD", self.socket.as_raw_fd().to_string()),
+            ("PMI_RANK", self.rank.to_string()),
+            ("PMI_SIZE", self.world.to_string()),
+        ]
+    }
+}
+
+/// Answers a rank until it has nothing more to say.
+fn serve(mut socket: UnixStream, hall: &Hall) -> Result<(), String> {
+    let (mut reader, mut bytes) = (Reader::default(), [0; 4096]);
+    loop {
+        while let Some(ask) = reader.take().map_err(|it| format!("it said {:?}", it.0))? {
+            let answer = match answer(&ask, hall) {
+                Ok(answer) => answer,
+                Err(Over::Closed) => return Ok(()),
+                Err(Over::Store(error)) => return Err(format!("the store: {error}")),
+            };
+            let is_gone = answer.is_some_and(|line| socket.write_all(line.as_bytes()).is_err());
+            if is_gone || ask == Ask::Finalize {
+                return Ok(());
+            }
+        }
+        match socket.read(&mut bytes) {
+            Ok(0) => return Ok(()),
+            Ok(count) => reader.feed(&bytes[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // It was killed.
+            Err(_) => return Ok(()),
+        }
+    }
+}
+
+/// The line that answers, if one does.
+fn answer(ask: &Ask, hall: &Hall) -> Result<Option<String>, Over> {
+    let value;
+    let answer = match ask {
+        Ask::Init { version } => Answer::Init { is_spoken: *version == 1 },
+        Ask::Maxes => Answer::Maxes,
+        Ask::Appnum => Answer::Appnum,
+        Ask::Name => Answer::Name(&hall.name),
+        Ask::Universe => Answer::Universe(hall.world),
+        Ask::Put { key, value } => Answer::Put { is_kept: hall.put(key, value) },
+        Ask::Get { key } => {
+            value = hall.get(key)?;
+            Answer::Value(value.as_deref())
+        }
+        Ask::Barrier => {
+            hall.meet()?;
+            Answer::BarrierOut
+        }
+        Ask::Finalize => Answer::Finalized,
+        Ask::Abort { code } => {
+            // It ends by itself now, and that ends the others.
+            tracing::info!(code, "a rank has called MPI_Abort");
+            return Ok(None);
+        }
+        Ask::Other(denied) => Answer::Denied(*denied),
+    };
+    Ok(Some(format!("{answer}\n")))
+}
+
+/// Where MPICH has the memory that ranks of this host share, in a job of this name.
+fn memory_of(name: &str, node: u32) -> String {
+    let hash = name
+        .bytes()
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    format!("/dev/shm/mpich_shm_{hash:x}_{node}")
+}
+
+/// Variables of another launcher of MPI, outside this one, that are not for our ranks.
+pub(crate) const OUTER: [&str; 8] = [
+    "PMI_FD",
+    "PMI_RANK",
+    "PMI_SIZE",
+    "PMI_PORT",
+    "PMI_ID",
+    "PMI_SPAWNED",
+    "PMIX_RANK",
+    "PMIX_NAMESPACE",
+];

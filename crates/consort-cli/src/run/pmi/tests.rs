@@ -1,0 +1,208 @@
+use std::sync::Arc;
+use std::thread;
+
+use consort_store::{MemStore, Store};
+use proptest::prelude::*;
+
+use super::hall::{Hall, Over, mapping};
+use super::words::{Answer, Ask, Denied, Reader};
+use crate::run::placement::Placement;
+
+/// All that is asked in these bytes, which come in such pieces, and whether they made sense to the end.
+fn asked(bytes: &[u8], piece: usize) -> (Vec<Ask>, bool) {
+    let (mut reader, mut asks) = (Reader::default(), Vec::new());
+    for piece in bytes.chunks(piece.max(1)) {
+        reader.feed(piece);
+        loop {
+            match reader.take() {
+                Ok(Some(ask)) => asks.push(ask),
+                Ok(None) => break,
+                Err(_) => return (asks, false),
+            }
+        }
+    }
+    (asks, true)
+}
+
+#[test]
+fn what_a_library_asks_is_understood_in_whatever_pieces_it_comes() {
+    let talk = "cmd=init pmi_version=1 pmi_subversion=1\ncmd=get_maxes\ncmd=get_appnum\ncmd=get_my_kvsname\n\
+                cmd=get_universe_size\ncmd=put kvsname=k key=-a value=b=c d \ncmd=get kvsname=k key=-a\n\
+                cmd=barrier_in \ncmd=publish_name service=s port=p\ncmd=lookup_name service=s\n\
+                cmd=abort exitcode=7\ncmd=finalize\n";
+    let expected = [
+        Ask::Init { version: 1 },
+        Ask::Maxes,
+        Ask::Appnum,
+        Ask::Name,
+        Ask::Universe,
+        Ask::Put { key: "-a".to_owned(), value: "b=c d".to_owned() },
+        Ask::Get { key: "-a".to_owned() },
+        Ask::Barrier,
+        Ask::Other(Denied::Publish),
+        Ask::Other(Denied::Lookup),
+        Ask::Abort { code: 7 },
+        Ask::Finalize,
+    ];
+    for piece in [1, 3, 1000] {
+        assert_eq!(asked(talk.as_bytes(), piece), (expected.to_vec(), true));
+    }
+}
+
+#[test]
+fn a_request_for_more_processes_is_answered_once_however_many_programs_it_has() {
+    let one = "mcmd=spawn\nnprocs=1\nexecname=cmd=finalize\ntotspawns=2\nspawnssofar=1\nendcmd\n";
+    let other = "mcmd=spawn\nnprocs=1\ntotspawns=2\nspawnssofar=2\nendcmd\ncmd=finalize\n";
+    let found = asked(format!("{one}{other}").as_bytes(), 5);
+    assert_eq!(found, (vec![Ask::Other(Denied::Spawn), Ask::Finalize], true));
+}
+
+#[test]
+fn what_makes_no_sense_ends_the_conversation() {
+    let long = "x".repeat(5000);
+    let key = "k".repeat(65);
+    for wrong in [
+        "cmd=unheard_of\n",
+        "hello\n",
+        "cmd=put key=k\n",
+        "cmd=put value=v\n",
+        "cmd=get key=\n",
+        "cmd=init pmi_version=one\n",
+        &format!("cmd=get key={key}\n"),
+        &format!("cmd=put key=k value={}\n", &long[..1025]),
+        &format!("cmd=get_maxes {long}\n"),
+        &long,
+    ] {
+        assert_eq!(asked(wrong.as_bytes(), 64), (Vec::new(), false), "{wrong}");
+    }
+    assert!(!asked(b"\xff\xff\n", 1).1);
+}
+
+#[test]
+fn answers_are_lines_that_the_library_reads() {
+    let told = |answer: Answer<'_>| answer.to_string();
+    let init = "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0";
+    assert_eq!(told(Answer::Init { is_spoken: true }), init);
+    assert_eq!(told(Answer::Value(Some("a b"))), "cmd=get_result rc=0 msg=success value=a b");
+    assert!(told(Answer::Value(None)).starts_with("cmd=get_result rc=-1 "));
+    assert!(told(Answer::Denied(Denied::Spawn)).starts_with("cmd=spawn_result rc=-1 "));
+    assert_eq!(told(Answer::Universe(3)), "cmd=universe_size size=3 rc=0");
+}
+
+#[test]
+fn hosts_that_have_as_many_ranks_are_said_together() {
+    assert_eq!(mapping(&[3]), "(vector,(0,1,3))");
+    assert_eq!(mapping(&[2, 2, 2]), "(vector,(0,3,2))");
+    assert_eq!(mapping(&[2, 4, 4, 1]), "(vector,(0,1,2),(1,2,4),(3,1,1))");
+}
+
+/// The halls of so many hosts that have two ranks each.
+fn halls(nodes: u32) -> Vec<Hall> {
+    let store: Arc<dyn Store> = Arc::new(MemStore::new());
+    let place = |node| Placement {
+        job: "j".to_owned(),
+        epoch: 3,
+        restarts: 0,
+        node,
+        nodes,
+        first_rank: 2 * node,
+        local_world: 2,
+        slots: vec![2; nodes as usize],
+        world: 2 * nodes,
+        master_address: String::new(),
+        master_port: 0,
+        store: String::new(),
+        secret_file: "".into(),
+    };
+    (0..nodes).map(|node| Hall::new(&place(node), &store)).collect()
+}
+
+#[test]
+fn a_value_is_there_for_ranks_of_all_hosts_once_they_have_met() {
+    for nodes in [1, 2, 3] {
+        let halls = halls(nodes);
+        let talk = |hall: &Hall, rank: usize| {
+            for round in 0..3 {
+                assert!(hall.put(&format!("{round} {rank}"), &format!("of {rank}")));
+                hall.meet().unwrap();
+                for other in 0..2 * nodes {
+                    let value = hall.get(&format!("{round} {other}")).unwrap();
+                    assert_eq!(value, Some(format!("of {other}")));
+                }
+                assert_eq!(hall.get("what nobody has put").unwrap(), None);
+            }
+        };
+        let talk = &talk;
+        thread::scope(|scope| {
+            for (rank, hall) in halls.iter().flat_map(|hall| [hall, hall]).enumerate() {
+                scope.spawn(move || talk(hall, rank));
+            }
+        });
+    }
+}
+
+#[test]
+fn those_who_wait_for_one_that_does_not_come_are_sent_away_at_the_end() {
+    for nodes in [1, 2] {
+        let halls = halls(nodes);
+        let hall = &halls[0];
+        thread::scope(|scope| {
+            // On one host one rank is missing, of two hosts the other host.
+            let waiting: Vec<_> = (0..nodes).map(|_| scope.spawn(|| hall.meet())).collect();
+            hall.close();
+            for rank in waiting {
+                assert!(matches!(rank.join().unwrap(), Err(Over::Closed)));
+            }
+        });
+    }
+}
+
+/// The ranks of each host, as a library reads them from a mapping.
+fn read_mapping(text: &str) -> Vec<u32> {
+    let blocks = text.strip_prefix("(vector,(").unwrap().strip_suffix("))").unwrap();
+    let mut slots = Vec::new();
+    for block in blocks.split("),(") {
+        let numbers: Vec<u32> = block.split(',').map(|it| it.parse().unwrap()).collect();
+        let [first, count, each] = numbers[..] else { panic!("{block}") };
+        assert_eq!(first as usize, slots.len());
+        slots.extend((0..count).map(|_| each));
+    }
+    slots
+}
+
+proptest! {
+    #[test]
+    fn nothing_that_comes_is_too_much(bytes: Vec<u8>, piece in 1_usize..64) {
+        let whole = asked(&bytes, bytes.len());
+        prop_assert_eq!(whole, asked(&bytes, piece));
+    }
+
+    #[test]
+    fn lines_of_likely_words_are_read_alike_in_all_pieces(
+        lines in prop::collection::vec(
+            prop::sample::select(vec![
+                "cmd=", "mcmd=spawn", "endcmd", "key=k", " value=", "put", "get", "init", "\n", " ",
+                "totspawns=2", "spawnssofar=2", "pmi_version=1", "barrier_in", "kvsname=x",
+            ]),
+            0..60,
+        ),
+        piece in 1_usize..16,
+    ) {
+        let text = lines.concat();
+        prop_assert_eq!(asked(text.as_bytes(), text.len()), asked(text.as_bytes(), piece));
+    }
+
+    #[test]
+    fn a_mapping_says_how_many_ranks_each_host_has(slots in prop::collection::vec(1_u32..5, 1..40)) {
+        prop_assert_eq!(read_mapping(&mapping(&slots)), slots);
+    }
+
+    #[test]
+    fn a_value_that_was_put_comes_back_as_it_was(value in "[ -~&&[^ ]][ -~]{0,80}[!-~]", key in "[a-zA-Z0-9_-]{1,64}") {
+        let put = format!("cmd=put kvsname=n key={key} value={value}\n");
+        let (asks, _) = asked(put.as_bytes(), 7);
+        prop_assert_eq!(asks, vec![Ask::Put { key, value: value.clone() }]);
+        let told = Answer::Value(Some(&value)).to_string();
+        prop_assert!(!told.contains('\n') && told.ends_with(&value));
+    }
+}

@@ -1,0 +1,200 @@
+//! Ranks that `consort run` starts and that MPI connects, which this launcher serves as MPI's own does.
+
+use std::process::Command;
+use std::{env, fs, process};
+
+use consort::{Error, Group, ReduceOp};
+use consort_testkit::{Mpi, skip};
+
+use crate::cluster::Cluster;
+use crate::launch::{Launch, sorted_lines};
+use crate::program::program;
+
+#[test]
+fn ranks_are_one_world_to_mpi_and_have_all_that_the_launcher_gives() {
+    let program = program(|| {
+        let group = consort::init().unwrap();
+        work(&group);
+        println!("{} works", group.backend_name().unwrap());
+    });
+    for world in [2, 3] {
+        let Some(run) = launch(&["-n", &world.to_string()], &program) else { return };
+        let run = run.finish_cleanly();
+        assert_eq!(run.code, 0, "{run:?}");
+        let expected: Vec<String> = (0..world).map(|rank| format!("[{rank}] mpi works")).collect();
+        assert_eq!(works(&run.stdout), expected, "{run:?}");
+    }
+}
+
+#[test]
+fn mpi_can_be_asked_for_by_the_launchers_environment() {
+    let program = program(|| {
+        let group = consort::init().unwrap();
+        work(&group);
+        println!("{} works", group.backend_name().unwrap());
+    });
+    let Some(mut command) = command() else { return };
+    command.env("CONSORT_BACKEND", "mpi").args(["-n", "2", "--"]).args(&program);
+    // Another launcher of MPI may be outside this one.
+    command.env("PMI_FD", "77").env("PMI_RANK", "5").env("PMI_SIZE", "6").env("PMI_PORT", "x:1");
+    let run = Launch::command(command).finish_cleanly();
+    assert_eq!(run.code, 0, "{run:?}");
+    assert_eq!(works(&run.stdout), ["[0] mpi works", "[1] mpi works"], "{run:?}");
+}
+
+#[test]
+fn a_rank_that_is_killed_ends_the_job_and_nothing_of_mpi_is_left() {
+    let program = program(|| {
+        let group = consort::init().unwrap();
+        work(&group);
+        println!("memory {}", memory_of_mpi());
+        group.barrier().unwrap();
+        if group.rank().get() == 1 {
+            kill_this_process();
+        }
+        // The launcher ends it, or it hears of the death first.
+        let error = group.all_reduce(&mut [1_u8; 9], ReduceOp::Max).unwrap_err();
+        assert!(matches!(error, Error::PeerLost { rank: 1, .. }), "{error:?}");
+        process::exit(9);
+    });
+    let Some(run) = launch(&["-n", "3"], &program) else { return };
+    let run = run.finish_cleanly();
+    assert_eq!(run.code, 128 + 9, "{run:?}");
+    assert!(run.stderr.contains("rank 1 failed: killed by SIGKILL"), "{run:?}");
+    let memory = run.stdout.lines().find_map(|line| line.split_once("] memory ")).unwrap().1;
+    assert!(memory.starts_with("/dev/shm/mpich_shm"), "{memory}");
+    assert!(!fs::exists(memory).unwrap(), "{memory} is left");
+}
+
+#[test]
+fn ranks_that_are_started_again_are_a_new_world() {
+    let program = program(|| {
+        let group = consort::init().unwrap();
+        work(&group);
+        if env::var("TORCHELASTIC_RESTART_COUNT").unwrap() == "0" {
+            group.barrier().unwrap();
+            process::exit(if group.rank().get() == 0 { 5 } else { 0 });
+        }
+        println!("{} works", group.backend_name().unwrap());
+    });
+    let Some(run) = launch(&["-n", "2", "--max-restarts", "1"], &program) else { return };
+    let run = run.finish_cleanly();
+    assert_eq!(run.code, 0, "{run:?}");
+    assert_eq!(works(&run.stdout), ["[0] mpi works", "[1] mpi works"], "{run:?}");
+}
+
+#[test]
+fn those_who_are_left_when_one_dies_go_on_if_the_launcher_lets_them() {
+    let program = program(|| {
+        let group = consort::init().unwrap();
+        work(&group);
+        if group.rank().get() == 1 {
+            kill_this_process();
+        }
+        let error = group.all_reduce(&mut [1_u8; 9], ReduceOp::Max).unwrap_err();
+        assert!(matches!(error, Error::PeerLost { rank: 1, .. }), "{error:?}");
+        let rest = group.shrink().unwrap();
+        work(&rest);
+        println!("{} works", rest.backend_name().unwrap());
+    });
+    let Some(run) = launch(&["-n", "3", "--tolerate", "1"], &program) else { return };
+    let run = run.finish_cleanly();
+    assert_eq!(run.code, 0, "{run:?}");
+    assert_eq!(works(&run.stdout), ["[0] shm works", "[2] shm works"], "{run:?}");
+}
+
+#[test]
+fn a_program_that_says_something_else_than_mpi_does_is_not_answered() {
+    let script =
+        "echo hello >&$PMI_FD; if read answer <&$PMI_FD; then echo $answer; else echo silence; fi";
+    let Some(mut command) = command() else { return };
+    command.args(["--backend", "mpi", "-n", "2", "--", "bash", "-c", script]);
+    let run = Launch::command(command).finish_cleanly();
+    assert_eq!(sorted_lines(&run.stdout), ["[0] silence", "[1] silence"], "{run:?}");
+    assert_eq!(run.code, 0, "{run:?}");
+}
+
+#[test]
+fn ranks_of_two_hosts_are_one_world_to_mpi() {
+    let program = program(|| {
+        let group = consort::init().unwrap();
+        assert_eq!((group.world(), group.local_world()), (4, 2));
+        work(&group);
+        println!("{} works", group.backend_name().unwrap());
+    });
+    let Some(mpi) = Mpi::find().map_err(skip).ok() else { return };
+    let Some(cluster) = Cluster::new(2) else { return };
+    let runs = [0, 1].map(|host| {
+        let mut command = cluster.command(host);
+        command.args(["--rdzv", &cluster.meeting()]).arg("--secret-file").arg(cluster.secret());
+        command.args(["--nnodes", "2", "-n", "2", "--backend", "mpi", "--"]).args(&program);
+        command.env("FI_PROVIDER", "tcp");
+        Launch::command(with(&mpi, command))
+    });
+    let mut lines = String::new();
+    for run in runs.map(Launch::finish_cleanly) {
+        assert_eq!(run.code, 0, "{run:?}");
+        lines += &run.stdout;
+    }
+    assert_eq!(works(&lines), [0, 1, 2, 3].map(|rank| format!("[{rank}] mpi works")));
+}
+
+/// Calls of several kinds, in the group and in a part of it.
+fn work(group: &Group) {
+    let (me, world) = (group.rank().get(), group.world() as u32);
+    for count in [1, 3, 50_001] {
+        let mut sums: Vec<f32> = (0..count).map(|at| (at % 89) as f32 + me as f32).collect();
+        group.all_reduce(&mut sums, ReduceOp::Sum).unwrap();
+        let ranks = (world * (world - 1) / 2) as f32;
+        assert!((0..count).all(|at| sums[at] == world as f32 * (at % 89) as f32 + ranks));
+    }
+    let mut passed = [0; 700];
+    let (to, from) = ((me + 1) % world, (me + world - 1) % world);
+    group.send_recv(&[me; 700], to, &mut passed, from, 4).unwrap();
+    assert_eq!(passed, [from; 700]);
+    let part = group.split(Some(me % 2), 0).unwrap().unwrap();
+    let mut ones = [1_u16; 3];
+    part.all_reduce(&mut ones, ReduceOp::Sum).unwrap();
+    assert_eq!(ones, [part.world() as u16; 3]);
+}
+
+fn kill_this_process() {
+    let me = process::id().to_string();
+    Command::new("kill").args(["-9", &me]).status().unwrap();
+}
+
+/// The memory that MPI shares among the ranks of this host.
+fn memory_of_mpi() -> String {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let path =
+        maps.lines().find_map(|line| Some(line.split_at(line.find("/dev/shm/mpich_shm")?).1));
+    path.unwrap_or("none").to_owned()
+}
+
+/// What ranks have said that works, in the order of ranks.
+fn works(stdout: &str) -> Vec<&str> {
+    let mut lines = sorted_lines(stdout);
+    lines.retain(|line| line.ends_with(" works"));
+    lines
+}
+
+/// Starts ranks that are to use MPI; `None`, and said so, where there is none.
+fn launch(options: &[&str], program: &[String]) -> Option<Launch> {
+    let mut command = command()?;
+    command.args(["--backend", "mpi"]).args(options).arg("--").args(program);
+    Some(Launch::command(command))
+}
+
+/// `consort run`, as yet without options.
+fn command() -> Option<Command> {
+    let mpi = Mpi::find().map_err(skip).ok()?;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_consort"));
+    command.arg("run");
+    Some(with(&mpi, command))
+}
+
+/// The same with MPI where it is. Ranks give their core away when they wait: there may be more of them than cores.
+fn with(mpi: &Mpi, mut command: Command) -> Command {
+    command.env("CONSORT_MPI_LIBRARY", mpi.library()).env("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1");
+    command
+}

@@ -1,0 +1,118 @@
+//! The last word of a rank to another.
+
+use std::time::{Duration, Instant};
+
+use super::{Mailbag, NEXT, Packet, Traffic};
+use crate::mpi::{Class, Communicator, Memory, Pending};
+
+/// What is known of a rank's last word.
+#[derive(Debug, Default)]
+pub(super) enum Goodbye {
+    #[default]
+    Unsaid,
+    /// MPI is receiving it.
+    Coming(Pending),
+    /// How many packets the rank has sent, and how many it has received.
+    Said { sent: u64, taken: u64 },
+    /// Its process has ended, which is known since then.
+    Lost(Instant),
+}
+
+impl Mailbag {
+    /// Tells those who are there how much this rank has sent and received.
+    pub(super) fn say_goodbye(&self) {
+        let mut all = self.lock();
+        for to in self.others() {
+            if self.lookout.is_leaving(to) || self.lookout.is_dead(to) {
+                continue;
+            }
+            let it = &mut all[to];
+            let words = [self.communicator.mark(), it.sent, it.taken];
+            let mut memory = it.spare.pop().unwrap_or_default();
+            memory.send.of(BYTES).copy_from_slice(bytemuck::bytes_of(&words));
+            // Whoever cannot be told has its deadline.
+            if let Ok(pending) = self.communicator.send(to, Class::Farewell, BYTES, memory, false) {
+                it.packets.push_back(Packet { pending, is_noticed: false });
+            }
+        }
+    }
+
+    /// Whether more may come of a rank that has left.
+    pub(super) fn may_come(&self, from: usize) -> bool {
+        self.ask(from, |it, sent, _| it.taken < sent)
+    }
+
+    /// Whether a rank that has left may have received all that was sent to it.
+    pub(super) fn may_have_gone(&self, to: usize) -> bool {
+        self.ask(to, |it, _, taken| taken >= it.sent)
+    }
+
+    /// What follows from how many packets a rank has sent and received, if it has said so. If not that may be so.
+    fn ask(&self, rank: usize, is_so: impl Fn(&Traffic, u64, u64) -> bool) -> bool {
+        let mut all = self.lock();
+        let it = &mut all[rank];
+        it.goodbye.look(&self.communicator, rank);
+        match it.goodbye {
+            Goodbye::Said { sent, taken } => is_so(it, sent, taken),
+            Goodbye::Coming(_) => true,
+            Goodbye::Unsaid if self.lookout.is_dead(rank) => {
+                it.goodbye = Goodbye::Lost(Instant::now());
+                true
+            }
+            Goodbye::Unsaid => true,
+            Goodbye::Lost(since) => since.elapsed() < LAST_BREATH,
+        }
+    }
+
+    /// Receives what ranks that have left have sent, and nobody wants, as far as it is there: MPI would keep it.
+    pub(super) fn throw_away(&self) {
+        for from in self.others().filter(|&rank| self.lookout.has_left(rank)) {
+            for class in [Class::Message, Class::Farewell] {
+                let next = || {
+                    let memory = &mut Memory::default();
+                    self.communicator.receive(from, class, NEXT, memory).ok()?
+                };
+                while let Some(mut packet) = next() {
+                    // What is small is there at once, and nothing else is left of one that has left.
+                    if packet.is_done() != Ok(true) {
+                        return self.communicator.spoil();
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Goodbye {
+    /// Looks whether it has been said.
+    fn look(&mut self, communicator: &Communicator, rank: usize) {
+        loop {
+            if let Self::Unsaid | Self::Lost(_) = self {
+                let memory = &mut Memory::default();
+                match communicator.receive(rank, Class::Farewell, BYTES, memory) {
+                    Ok(Some(coming)) => *self = Self::Coming(coming),
+                    // If MPI has failed, others find that out.
+                    _ => return,
+                }
+            }
+            let Self::Coming(coming) = self else { return };
+            if coming.is_done() != Ok(true) {
+                return;
+            }
+            let Self::Coming(come) = std::mem::take(self) else { return };
+            let memory = come.into_memory();
+            let words = memory.receive.bytes().first_chunk::<BYTES>();
+            if let Some([mark, sent, taken]) =
+                words.map(|it| bytemuck::must_cast::<_, [u64; 3]>(*it))
+                && mark == communicator.mark()
+            {
+                *self = Self::Said { sent, taken };
+            }
+        }
+    }
+}
+
+/// How long it is.
+const BYTES: usize = 3 * size_of::<u64>();
+/// How long the last words of a process may take that has ended.
+const LAST_BREATH: Duration = Duration::from_secs(2);
