@@ -190,3 +190,42 @@ fn a_device_without_memory_to_measure_with_leaves_buckets_as_they_are_on_all() {
         })
         .expect_all();
 }
+
+#[test]
+fn another_group_needs_no_room_for_gradients_twice() {
+    with_small_devices(2)
+        .start(|ctx| {
+            let group = meet(ctx);
+            let both = large(&group, 40, Options::new().caps(Caps::list([1 << 20]).unwrap()));
+            drop(step_with(&both));
+            leave(24);
+            both.0.set_group(&group).unwrap();
+            limit(Resource::As, None);
+            drop(step_with(&both));
+        })
+        .expect_all();
+}
+
+#[test]
+fn a_reducer_whose_device_has_no_room_for_another_group_says_so_until_it_has() {
+    with_small_devices(2)
+        .start(|ctx| {
+            let group = meet(ctx);
+            let both = large(&group, 40, Options::new().caps(Caps::list([1 << 20]).unwrap()));
+            // Somebody looks at what is there.
+            let averages = step_with(&both);
+            if ctx.rank() == 1 {
+                leave(24);
+            }
+            let error = both.0.set_group(&group).unwrap_err();
+            assert!(matches!(error, Error::Elsewhere { rank: 1, .. }), "{error}");
+            let refused = both.0.begin().unwrap_err();
+            assert!(matches!(refused, Error::Failed { .. }), "{refused}");
+            assert!(refused.to_string().contains(&error.to_string()), "{refused}");
+            drop(averages);
+            both.0.set_group(&group).unwrap();
+            limit(Resource::As, None);
+            drop(step_with(&both));
+        })
+        .expect_all();
+}
