@@ -14,7 +14,7 @@ use consort::{Group, ReduceOp, Space};
 
 pub(crate) use self::inner::Inner;
 use self::ledger::Ledger;
-use self::state::{Phase, Running, State};
+use self::state::{Phase, Running};
 use crate::agreement::agree;
 use crate::error::{Error, Result};
 use crate::hook::average_by;
