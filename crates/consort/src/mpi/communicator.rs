@@ -75,7 +75,7 @@ impl Communicator {
         most: usize,
         memory: &mut Memory,
     ) -> Result<Option<Pending>, MpiError> {
-        self.0.hold.mpi().table.receive(self.0.comm, from, class, most, memory)
+        self.0.hold.mpi().table.receive(self.0.comm, Some(from), class, most, memory)
     }
 
     /// Says that something was given up in it: it is never freed.
