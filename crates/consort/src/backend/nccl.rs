@@ -14,7 +14,8 @@
 //! ```
 //!
 //! The communicator has a stream of its own, which waits for all that the device's default stream was given
-//! before the call, or for the event that the call [is after](crate::device::calls::OnDevice::after). Symmetric memory has a communicator and a stream of its own ([`side`]).
+//! before the call, or for the event that the call [is after](crate::device::calls::OnDevice::after). Symmetric
+//! memory has a communicator and a stream of its own ([`side`]).
 
 mod agreement;
 mod issue;
@@ -22,10 +23,10 @@ mod joining;
 mod order;
 mod side;
 mod watch;
+mod worker;
 
 use std::fmt::{self, Display};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -35,6 +36,7 @@ use consort_sys::dtype::{Dtype, ReduceOp};
 
 use self::order::{Order, Place, Ticket};
 pub(crate) use self::side::{Bell, Missed, Side};
+use self::worker::Worker;
 use super::{Backend, Capabilities, Terms};
 use crate::call::{Call, Description, Operation, Within};
 use crate::delivery::Delivery;
@@ -42,7 +44,7 @@ use crate::device::{Device, Event, Stream, Streams};
 use crate::engine::{Cause, Lookout, Waiting};
 use crate::error::{Error, Result};
 use crate::group::{Group, Rank};
-use crate::job::{Job, Lists};
+use crate::job::Job;
 use crate::nccl::{self, Comm};
 use crate::p2p::{Incoming, Outgoing};
 
@@ -54,14 +56,6 @@ pub(crate) struct Nccl {
     worker: Mutex<Option<Worker>>,
     /// How often symmetric memory was asked for.
     requests: Mutex<u64>,
-}
-
-/// The way to a thread that carries out calls.
-#[derive(Debug)]
-struct Worker {
-    jobs: Sender<(Place, Job)>,
-    /// It ends when the thread does.
-    ended: Receiver<()>,
 }
 
 /// What it does so with.
@@ -82,48 +76,6 @@ struct Inner {
     sides: Mutex<Vec<Weak<Side>>>,
     /// Whoever gives it back, and says nothing until that is done.
     keepers: Mutex<Vec<Receiver<()>>>,
-}
-
-impl Nccl {
-    /// Hands a job to the thread that carries them out.
-    ///
-    /// # Errors
-    /// When the system gives no thread. The job counts as failed then, and has no place any more.
-    fn hand_over(&self, place: Place, job: Job) -> std::io::Result<()> {
-        let mut worker = lock(&self.worker);
-        if worker.is_none() {
-            let ((jobs, receiver), (tell, ended)) = (channel(), channel());
-            let inner = self.inner.clone();
-            let name = "consort-device".to_owned();
-            let begun = thread::Builder::new().name(name).spawn(move || {
-                work(&inner, receiver);
-                drop((inner, tell));
-            });
-            if let Err(error) = begun {
-                self.inner.order.give_up(place);
-                return Err(error);
-            }
-            *worker = Some(Worker { jobs, ended });
-        }
-        if let Some(worker) = &*worker {
-            self.inner.lookout.diary().queue(place.number + job.count() as u64 - 1);
-            // A thread that has ended drops what it is sent, which then counts as failed.
-            let _ = worker.jobs.send((place, job));
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Nccl {
-    /// A thread that has nothing to do ends before what it works with: otherwise that would end on the thread, and the
-    /// process perhaps before it.
-    fn drop(&mut self) {
-        let Some(Worker { jobs, ended }) = lock(&self.worker).take() else { return };
-        drop(jobs);
-        if self.inner.order.is_idle() {
-            let _ = ended.recv_timeout(LINGER);
-        }
-    }
 }
 
 impl Inner {
@@ -195,17 +147,29 @@ impl Inner {
             None => Event::of_default(&self.device).and_then(|it| self.stream.wait_for(&it)),
         };
         ready.map_err(|error| self.fail(&error))?;
-        // NCCL connects to other ranks when it first needs them, and waits for them then.
-        let (lookout, until) = (self.lookout.clone(), wait.until);
-        let issued = nccl::watched(
-            move || why_give_up(&lookout, until),
-            || nccl::group(self.comm().library(), || self.issue(call)),
-        );
-        issued.map_err(|error| match until.has_passed() {
-            true => self.too_late(wait),
-            false => self.fail(&error),
-        })?;
-        self.stream.record().map(Some).map_err(|error| self.fail(&error))
+        let issued =
+            self.watched(wait.until, || nccl::group(self.comm().library(), || self.issue(call)));
+        let event = match issued {
+            Ok(()) => self.stream.record().map_err(|error| self.fail(&error)),
+            Err(error) => Err(self.cannot_launch(&error, wait)),
+        };
+        event.map(Some).inspect_err(|_| self.clear_away())
+    }
+
+    /// Lets NCCL wait for other ranks only as long as there is a sense in that: it connects to them when it first needs
+    /// them.
+    fn watched<T>(&self, until: Deadline, call: impl FnOnce() -> T) -> T {
+        let lookout = self.lookout.clone();
+        nccl::watched(move || why_give_up(&lookout, until), call)
+    }
+
+    #[cold]
+    fn cannot_launch(&self, error: &nccl::Error, wait: &Wait<'_>) -> Error {
+        use nccl::Error::{Deadline, GivenUp};
+        match error {
+            GivenUp { .. } | Deadline { .. } if wait.until.has_passed() => self.too_late(wait),
+            _ => self.fail(error),
+        }
     }
 
     /// Ends the group because of what the device, or NCCL, has said.
@@ -314,34 +278,6 @@ impl Backend for Nccl {
     fn calls(&self) -> u64 {
         self.inner.order.calls()
     }
-}
-
-/// Carries out jobs one after the other, until all are done and nobody can send any more: also when the last
-/// hold on the group was let go.
-fn work(inner: &Inner, jobs: Receiver<(Place, Job)>) {
-    for (place, job) in jobs {
-        // What goes wrong in somebody's buffer goes wrong in its own call, and in its group.
-        if catch_unwind(AssertUnwindSafe(|| carry_out(inner, place, job))).is_err() {
-            inner.lookout.abort("an asynchronous call on a device has panicked");
-            inner.end();
-        }
-    }
-}
-
-fn carry_out(inner: &Inner, place: Place, mut job: Job) {
-    let (first, until) = (place.number, job.deadline());
-    let result = inner.take_turn(place, until).and_then(|_turn| {
-        inner.lookout.diary().was_queued(job.called().elapsed(), job.site());
-        (0..job.count()).zip(first..).try_for_each(|(index, number)| {
-            let terms = job.terms(index, until.remaining().unwrap_or(Duration::MAX));
-            let streams = job.take_streams(index);
-            let mut lists = Lists::default();
-            let call = job.call(index, &mut lists);
-            inner.check(&call)?;
-            inner.carry_out(&call, (terms, streams), number, until)
-        })
-    });
-    job.finish(result);
 }
 
 /// Why messages of device memory are refused.

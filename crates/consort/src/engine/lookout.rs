@@ -188,6 +188,11 @@ impl Lookout {
         self.peers().is_dead(rank)
     }
 
+    /// Whether a rank's process has ended, and not in good order: one that has may have said so only now.
+    pub(crate) fn is_gone(&self, rank: usize) -> bool {
+        self.is_dead(rank) && !self.has_left(rank)
+    }
+
     /// Whether it makes sense to wait any longer for ranks of whom all have to be alive and one has
     /// to be there; if there are any, for it may be enough to know that the group goes on.
     /// If it does, the others hear for whom it is waited.
@@ -214,8 +219,7 @@ impl Lookout {
                 None => Stuck::Left { ranks: ranks.to_vec() },
             });
         }
-        // One that has ended in good order may have said so only now.
-        match here.find(|&rank| self.is_dead(rank) && !self.has_left(rank)) {
+        match here.find(|&rank| self.is_gone(rank)) {
             Some(rank) => Err(Stuck::Dead { rank: self.first_before(self.number(rank)) }),
             None if is_late() => Err(Stuck::Late),
             None => {
@@ -234,8 +238,7 @@ impl Lookout {
             return None;
         }
         let others = (0..self.world()).filter(|&rank| rank != self.me());
-        // One that has ended in good order may say so while this one looks.
-        let dead = others.into_iter().find(|&rank| self.is_dead(rank) && !self.has_left(rank))?;
+        let dead = others.into_iter().find(|&rank| self.is_gone(rank))?;
         let rank = self.first_before(self.number(dead)) as u32;
         let waiting = Waiting { call: WATCH.to_owned(), number: 0, waited: Duration::ZERO };
         Some(self.fate.decide(Cause::Dead { rank, waiting }))

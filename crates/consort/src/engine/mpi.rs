@@ -255,7 +255,7 @@ impl ByMpi {
             self.lookout.judge(&[rank], || false)?;
         }
         // Whoever has come may yet have something to do here.
-        let is_gone = |&rank: &usize| self.lookout.is_dead(rank) && !self.lookout.has_left(rank);
+        let is_gone = |&rank: &usize| self.lookout.is_gone(rank);
         if let Some(rank) = self.others().find(is_gone) {
             self.lookout.judge(&[rank], || false)?;
         }
@@ -320,8 +320,7 @@ impl ByMpi {
         self.communicator.spoil();
         let began = Instant::now();
         while !self.lookout.has_ended() && began.elapsed() < LAST_BREATH {
-            let is_gone =
-                |&rank: &usize| self.lookout.is_dead(rank) && !self.lookout.has_left(rank);
+            let is_gone = |&rank: &usize| self.lookout.is_gone(rank);
             if let Some(rank) = self.others().find(is_gone) {
                 let waiting = patient.waiting(self.footing.number());
                 return self.lookout.decide(Cause::Dead { rank: rank as u32, waiting });

@@ -454,10 +454,13 @@ impl Inner {
         let function = "ncclCommAbort";
         let grace = if self.disturb() { AFTER_REVOKING } else { BEFORE_CUTTING };
         match self.gate.close(Fate::Aborted, self.limit(), grace) {
-            Closed::Before => {
-                self.gate.await_end(self.limit());
-                Ok(())
-            }
+            // In a forked child there is nothing to end.
+            Closed::Before if self.gate.fate() == Fate::Forked => Ok(()),
+            Closed::Before => match self.gate.await_end(self.limit()) {
+                true => Ok(()),
+                // Whoever has closed it has not got it, or not in time.
+                false => Err(self.busy(function, self.limit())),
+            },
             Closed::Held(waited) => Err(self.busy(function, waited)),
             Closed::Last(last) => {
                 let (answer, are_out) = last.abort();

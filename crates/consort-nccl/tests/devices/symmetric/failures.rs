@@ -8,12 +8,15 @@ use consort::{Error, ErrorKind};
 use consort_testkit::{Context, Job, Outcome};
 
 use super::{on_devices, places, read_own, source};
-use crate::stage::{meet, with_devices};
+use crate::stage::{device, meet, with_devices};
 
 near_and_apart! {
     a_rank_that_is_killed_is_named_to_all_who_wait_whomever_for(4, |job| kill_one(job, 4, |()| ()));
     a_rank_that_is_killed_while_all_put_is_named(3, |job| kill_one(job, 3, |heard: &String| {
         assert!(heard.contains("rank 1 is gone"), "{heard}");
+    }));
+    a_rank_that_is_killed_while_memory_is_made_is_named(3, |job| kill_one(job, 3, |heard: &String| {
+        assert!(heard.starts_with("group world: rank 1 is gone"), "{heard}");
     }));
 }
 
@@ -82,6 +85,41 @@ fn a_rank_that_is_killed_while_all_put_is_named(ctx: &Context) -> String {
             return error.to_string();
         }
     }
+}
+
+fn a_rank_that_is_killed_while_memory_is_made_is_named(ctx: &Context) -> String {
+    let group = meet(ctx);
+    let device = device(&group);
+    drop(on_devices(&group, 1));
+    ctx.reach("ready");
+    loop {
+        if let Err(error) = group.symmetric_on(&device, 1000) {
+            return error.to_string();
+        }
+    }
+}
+
+#[test]
+fn whoever_waits_for_memory_to_be_made_is_let_go_by_another_thread_that_gives_up() {
+    let mut job = with_devices(2).start(|ctx| {
+        let group = meet(ctx);
+        drop(on_devices(&group, 1));
+        if group.rank() == 1 {
+            return ctx.told("over");
+        }
+        let error = thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(100));
+                group.abort("somebody has pressed a key");
+            });
+            group.symmetric_on(&device(&group), 1000).unwrap_err()
+        });
+        assert!(error.to_string().contains("somebody has pressed a key"), "{error}");
+        ctx.reach("heard");
+    });
+    job.await_point(0, "heard");
+    job.tell("over", &());
+    job.expect_all();
 }
 
 #[test]

@@ -12,7 +12,7 @@ use consort::device::Memory;
 use consort::functional::{self as values, Collective, Meta, OnDevice};
 
 use super::{Pending, meta};
-use crate::candle::cuda::{copy_out, settle, upload};
+use crate::candle::cuda::{copy_out, settle, take_over, upload};
 use crate::error::Result;
 
 /// Begins a call on a tensor of a CUDA device. A gradient goes back through the call of this number.
@@ -84,6 +84,8 @@ fn depart(
 impl Arrival {
     fn tensor(&self, memory: &Arc<Memory>) -> Result<Tensor> {
         let device = self.device.as_cuda_device()?;
+        // What comes of a call may have been filled with zeroes on the way, in the default stream.
+        take_over(device)?;
         let shape = Shape::from(&self.y.shape[..]);
         let tensor = match self.joined {
             None => copy_out(memory.source(), self.dtype, &shape, device)?,

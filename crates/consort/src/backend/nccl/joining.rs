@@ -23,19 +23,19 @@ impl Nccl {
             let _heard = group.ends_with_it(&control);
             join_in(group, lookout, control, number)
         });
-        joined.map_err(|error| in_the_group(group, lookout, error))
+        joined.map_err(|error| in_the_group(group, lookout, MAKING, error))
     }
 }
 
 /// What has kept ranks from coming together, as what has ended their group if it has. They have the same numbers
 /// there.
 #[cold]
-fn in_the_group(group: &Group, lookout: &Lookout, error: Error) -> Error {
+pub(super) fn in_the_group(group: &Group, lookout: &Lookout, call: &str, error: Error) -> Error {
     match (group.error(), error) {
         (Some(known), _) => known,
         // Who was looked at a moment ago is not looked at again by those who only ask.
         (None, Error::PeerLost { rank, waited, .. }) => {
-            let waiting = Waiting { call: MAKING.to_owned(), number: 0, waited };
+            let waiting = Waiting { call: call.to_owned(), number: 0, waited };
             lookout.decide(Cause::Dead { rank, waiting })
         }
         (None, error) => error,

@@ -55,9 +55,11 @@ pub(crate) struct Side {
     /// Those of each rank, where this device reaches them.
     near: Vec<Option<Block>>,
     /// How often NCCL has put something to each rank.
-    sent: Mutex<Vec<u64>>,
+    sent: Vec<Mutex<u64>>,
     /// How many puts of each rank are known to have come.
-    taken: Mutex<Vec<u64>>,
+    taken: Vec<Mutex<u64>>,
+    /// Who uses the room for what is on its way.
+    stage: Mutex<()>,
 }
 
 impl Side {
@@ -97,7 +99,7 @@ impl Side {
     ) -> Result<()> {
         let wait = wait(call, patience);
         self.settle(&wait)?;
-        let puts = lock(&self.sent)[to];
+        let puts = *lock(&self.sent[to]);
         if to == self.engine.me {
             self.keeper.mailbox().put(to, bell, puts);
             return Ok(());

@@ -18,13 +18,18 @@ impl Inner {
     pub(super) fn watch(&self, comm: &Comm, event: &Event, wait: &Wait<'_>) -> Result<()> {
         let watched = self.watch_closely(comm, event, wait);
         if watched.is_err() {
-            // The communicator was aborted, which ends what the device does: soon, not at once.
-            let began = Instant::now();
-            while matches!(event.has_happened(), Ok(false)) && began.elapsed() < AFTERMATH {
-                thread::sleep(NAP);
-            }
+            happens_within(event, AFTERMATH);
         }
         watched
+    }
+
+    /// Waits until the device does nothing any more of what it was given by a call that has failed: the communicator
+    /// was aborted, which ends it soon, not at once.
+    #[cold]
+    pub(super) fn clear_away(&self) {
+        if let Ok(event) = self.stream.record() {
+            happens_within(&event, AFTERMATH);
+        }
     }
 
     fn watch_closely(&self, comm: &Comm, event: &Event, wait: &Wait<'_>) -> Result<()> {
@@ -58,34 +63,44 @@ impl Inner {
         in_doubt: &mut Option<Instant>,
     ) -> Result<()> {
         self.lookout.listen();
-        let others = (0..self.world).filter(|&rank| rank != self.me);
-        let mut judged = others.filter_map(|rank| self.lookout.judge(&[rank], || false).err());
         // Who has left in good order has done its part.
-        let stuck = judged.find(|stuck| !matches!(stuck, Stuck::Left { .. }));
-        let stuck = match stuck {
-            Some(Stuck::Dead { rank }) => {
+        let gone = self.others().find(|&rank| self.lookout.is_gone(rank));
+        let judged = match gone {
+            Some(rank) => {
                 let since = in_doubt.get_or_insert_with(Instant::now);
-                (since.elapsed() > LAST_BREATH).then_some(Stuck::Dead { rank })
+                let has_had_time = since.elapsed() > LAST_BREATH;
+                if has_had_time { self.lookout.judge(&[rank], || false) } else { Ok(()) }
             }
-            other => other.or_else(|| self.lookout.judge(&[], || wait.until.has_passed()).err()),
+            None => self.lookout.judge(&[], || wait.until.has_passed()),
         };
-        match stuck {
-            Some(stuck) => Err(self.give_up_on(stuck, wait)),
-            None => self.ask_nccl(comm),
+        match judged {
+            Err(stuck) => Err(self.give_up_on(stuck, wait)),
+            Ok(()) => self.ask_nccl(comm),
         }
     }
 
-    /// Ends the group because NCCL did not come to an end in time.
+    fn others(&self) -> impl Iterator<Item = usize> {
+        let me = self.me;
+        (0..self.world).filter(move |&rank| rank != me)
+    }
+
+    /// Ends the group because NCCL did not come to an end in time, unless there is a reason for that.
     #[cold]
     pub(super) fn too_late(&self, wait: &Wait<'_>) -> Error {
-        self.give_up_on(Stuck::Late, wait)
+        match self.reason_elsewhere() {
+            Some(known) => {
+                self.end();
+                known
+            }
+            None => self.give_up_on(Stuck::Late, wait),
+        }
     }
 
     /// Ends the group because of what its ranks are found to be.
     #[cold]
     fn give_up_on(&self, stuck: Stuck, wait: &Wait<'_>) -> Error {
-        let everyone = (0..self.world).collect();
-        let error = self.lookout.give_up(stuck, wait.waiting(), everyone, Stakes::Group);
+        let others = self.others().collect();
+        let error = self.lookout.give_up(stuck, wait.waiting(), others, Stakes::Group);
         self.end();
         error
     }
@@ -120,6 +135,18 @@ impl Inner {
             thread::sleep(SLEEP);
         }
     }
+}
+
+/// Waits so long for an event. Says whether it has happened, or cannot any more.
+pub(super) fn happens_within(event: &Event, limit: Duration) -> bool {
+    let began = Instant::now();
+    while matches!(event.has_happened(), Ok(false)) {
+        if began.elapsed() > limit {
+            return false;
+        }
+        thread::sleep(NAP);
+    }
+    true
 }
 
 /// How often somebody who waits looks whether to wait on.

@@ -41,7 +41,7 @@ fn made(mut making: Making, lookout: &Lookout, timeout: Duration) -> Result<[Com
         }
         lookout.listen();
         // One that has left has made it, or has failed to and said so.
-        let is_gone = |&rank: &usize| lookout.is_dead(rank) && !lookout.has_left(rank);
+        let is_gone = |&rank: &usize| lookout.is_gone(rank);
         let dead = others().find(is_gone);
         let judged = match dead {
             Some(rank) => lookout.judge(&[rank], || false),

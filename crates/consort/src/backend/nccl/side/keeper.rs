@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use consort_store::{Deadline, ErrorKind};
 
+use super::super::watch::happens_within;
 use super::super::{ENDED, LINGER, lock};
 use super::mailbox::{Bell, Mailbox};
-use crate::device::Stream;
+use crate::device::{Device, Event, Stream};
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::nccl::{Comm, Memory, Registration, Window};
@@ -101,9 +102,10 @@ impl Keeper {
             }
             *stage = Stage::Dropped(estate);
         }
+        let until = Deadline::after(LINGER);
         for rank in 0..self.control.world() {
             // If one cannot hear it, the thread knows, and has no more to wait for.
-            let _ = self.tell(rank, Note::Dropped, Deadline::after(LINGER));
+            let _ = self.tell(rank, Note::Dropped, until);
         }
     }
 
@@ -167,19 +169,38 @@ impl Estate {
                 "the communicator of symmetric memory could not be ended in good order: {error}"
             );
         }
-        drop((stream, memory));
+        let device = stream.device().clone();
+        drop(stream);
+        free(memory, &device);
     }
 
     /// Gives back what can be, without the others.
     fn give_up(self) {
         let Self { comm, window, known, stream, memory } = self;
-        let ended = comm.abort();
+        let (ended, device) = (comm.abort(), stream.device().clone());
         drop((known, window, comm, stream));
-        if let Err(error) = ended {
-            tracing::warn!("{memory:?} are not given back, as NCCL may still use them: {error}");
-            std::mem::forget(memory);
+        match ended {
+            Ok(()) => free(memory, &device),
+            Err(error) => keep(memory, &format!("NCCL may still use it: {error}")),
         }
     }
+}
+
+/// Gives memory back, when the device has done all that its default stream was given: what the program has it copy from
+/// there and to there is not waited for. The driver waits for that by itself when its own memory is given back, and
+/// NCCL does not.
+fn free(memory: Memory, device: &Device) {
+    match Event::of_default(device).map(|event| happens_within(&event, LINGER)) {
+        Ok(true) => drop(memory),
+        Ok(false) => keep(memory, "the device may still use it"),
+        Err(error) => keep(memory, &error.to_string()),
+    }
+}
+
+/// Leaves memory as it is, for good.
+fn keep(memory: Memory, why: &str) {
+    tracing::warn!("{memory:?} is not given back: {why}");
+    std::mem::forget(memory);
 }
 
 impl Note {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use consort_store::Deadline;
 
-use super::super::joining::{meet, report};
+use super::super::joining::{in_the_group, meet, report};
 use super::super::{Inner, Nccl, Wait, give_up, lock};
 use super::Side;
 use super::keeper::{Estate, Keeper};
@@ -55,7 +55,7 @@ impl Nccl {
     /// it.
     ///
     /// # Errors
-    /// On every rank, when one cannot.
+    /// On every rank, when one cannot. What has ended the group, if it has meanwhile.
     pub(crate) fn open(
         &self,
         group: &Group,
@@ -63,15 +63,29 @@ impl Nccl {
         bytes: usize,
         memory: Memory,
     ) -> Result<Arc<Side>> {
+        let opened = group.beside(&format!("{NAME} {number}")).and_then(|control| {
+            let _heard = group.ends_with_it(&control);
+            self.open_in(control, (number, bytes), memory, group.timeout())
+        });
+        opened.map_err(|error| in_the_group(group, &self.inner.lookout, CALL, error))
+    }
+
+    /// The same among ranks that tell each other things in this group.
+    fn open_in(
+        &self,
+        control: Group,
+        (number, bytes): (u64, usize),
+        memory: Memory,
+        patience: Duration,
+    ) -> Result<Arc<Side>> {
         let inner = &self.inner;
-        let control = group.beside(&format!("{NAME} {number}"))?;
         let met = inner.device.stream().map_err(|error| error.to_string()).and_then(|stream| {
             Ok((meet(&control, &inner.lookout, inner.comm().library(), &inner.device)?, stream))
         });
         let undo =
             |met: Option<&(Comm, Stream)>| met.into_iter().for_each(|(comm, _)| give_up(comm));
         let (comm, stream) = agreed(&control, "a communicator for symmetric memory", met, undo)?;
-        let opened = inner.survey(&comm, &memory, group.timeout());
+        let opened = inner.survey(&comm, &memory, Deadline::after(patience));
         // The communicator ends first: otherwise, to close the window would wait for the others.
         let undo = |_: Option<&_>| give_up(&comm);
         let (window, own, near) = agreed(&control, "a window of symmetric memory", opened, undo)?;
@@ -88,9 +102,10 @@ impl Nccl {
         let known =
             inner.comm().register(&memory).inspect_err(|error| tracing::debug!("{error}")).ok();
         let estate = Some(Box::new(Estate { comm, window, known, stream, memory }));
-        let (sent, taken) = (Mutex::new(vec![0; inner.world]), Mutex::new(vec![0; inner.world]));
-        let engine = inner.clone();
-        let side = Side { engine, keeper, estate, number, bytes, own, near, sent, taken };
+        let counters = || (0..inner.world).map(|_| Mutex::new(0)).collect();
+        let (engine, sent, taken) = (inner.clone(), counters(), counters());
+        let stage = Mutex::new(());
+        let side = Side { engine, keeper, estate, number, bytes, own, near, sent, taken, stage };
         let side = Arc::new(side);
         inner.remember(&side, told);
         Ok(side)
@@ -106,13 +121,14 @@ impl Inner {
         &self,
         comm: &Comm,
         memory: &Memory,
-        patience: Duration,
+        until: Deadline,
     ) -> Result<(Window, Block, Vec<Option<Block>>), String> {
         let start = NonNull::new(memory.as_ptr()).ok_or("NCCL has given memory that is nowhere")?;
         let own = Block::new(start, memory.len());
-        self.clear(comm, own, patience)?;
+        self.clear(comm, own, until)?;
         let options = WindowOptions { symmetric: true, strict_ordering: false };
-        let window = comm.window(memory, options).map_err(|error| error.to_string())?;
+        let window = self.watched(until, || comm.window(memory, options));
+        let window = window.map_err(|error| error.to_string())?;
         let near = (0..self.world as u32).map(|rank| {
             let start = NonNull::new(comm.peer_pointer(&window, rank, 0)?);
             Ok(start.map(|start| Block::new(start, memory.len())))
@@ -128,9 +144,8 @@ impl Inner {
     }
 
     /// Makes memory zero.
-    fn clear(&self, comm: &Comm, own: Block, patience: Duration) -> Result<(), String> {
-        let until = Deadline::after(patience);
-        let wait = Wait { call: &"symmetric_on", number: 0, until, began: Instant::now() };
+    fn clear(&self, comm: &Comm, own: Block, until: Deadline) -> Result<(), String> {
+        let wait = Wait { call: &CALL, number: 0, until, began: Instant::now() };
         let cleared = self.device.clear(own).and_then(|()| Event::of_default(&self.device));
         let cleared = cleared.map_err(|error| error.to_string())?;
         self.watch(comm, &cleared, &wait).map_err(|error| error.to_string())
@@ -168,6 +183,8 @@ fn agreed<T>(
     }
 }
 
+/// What the program calls.
+const CALL: &str = "symmetric_on";
 /// What the ranks call themselves when they tell each other things. A program does not use such names.
 const NAME: &str = "(symmetric)";
 /// What a version has to have.

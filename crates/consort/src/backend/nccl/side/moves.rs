@@ -1,5 +1,5 @@
 //! How bytes get from one rank's memory to another's.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "only here is it known how long memory of a window is there")]
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -40,17 +40,17 @@ impl Side {
         if let Some(there) = self.near(to, at, bytes.len()) {
             return self.copy(there, bytes, &wait);
         }
-        let mut sent = lock(&self.sent);
         if self.is_own(bytes) {
-            return self.send(&mut sent[to], to, at, bytes, &wait);
+            return self.send(to, at, bytes, &wait);
         }
         // NCCL reads only what it knows, so the rest takes the way through room that it does.
+        let _alone = lock(&self.stage);
         for start in (0..bytes.len()).step_by(STAGE) {
             let part = bytes.slice(start..bytes.len().min(start + STAGE));
             let stage = self.own.part(self.own.len() - STAGE, part.len());
             let stage = self.view(stage.expect("a part is not longer than the room for it"));
             self.copy(stage, part, &wait)?;
-            self.send(&mut sent[to], to, at + start, stage.into(), &wait)?;
+            self.send(to, at + start, stage.into(), &wait)?;
         }
         Ok(())
     }
@@ -80,15 +80,16 @@ impl Side {
         patience: Duration,
     ) -> Result<()> {
         let (wait, engine) = (wait(call, patience), &*self.engine);
-        let mut taken = lock(&self.taken);
-        while taken[from] < puts {
-            let coming = (puts - taken[from]).min(i32::MAX as u64);
+        let mut taken = lock(&self.taken[from]);
+        while *taken < puts {
+            let coming = (puts - *taken).min(i32::MAX as u64);
             let signals =
                 Signals { count: coming as u32, peer: from as u32, signal: 0, context: 0 };
-            let awaited = self.comm().wait_signal(&[signals], self.stream());
+            let awaited =
+                engine.watched(wait.until, || self.comm().wait_signal(&[signals], self.stream()));
             awaited.map_err(|error| engine.fail(&error))?;
             self.finish(&wait)?;
-            taken[from] += coming;
+            *taken += coming;
         }
         Ok(())
     }
@@ -106,22 +107,19 @@ impl Side {
     }
 
     /// Has NCCL put some of what it knows to a rank's bytes, and counts that.
-    fn send(
-        &self,
-        sent: &mut u64,
-        to: usize,
-        at: usize,
-        bytes: Source<'_>,
-        wait: &Wait<'_>,
-    ) -> Result<()> {
+    fn send(&self, to: usize, at: usize, bytes: Source<'_>, wait: &Wait<'_>) -> Result<()> {
         let (engine, estate) = (&*self.engine, self.estate());
+        let mut sent = lock(&self.sent[to]);
         let ready = Event::of_default(&engine.device).map_err(|error| engine.fail(&error))?;
         estate.stream.wait_for(&ready).map_err(|error| engine.fail(&error))?;
         let (dtype, peer, window, signal) = (Dtype::U8, to as u32, &estate.window, (0, 0));
         let stream = self.stream();
-        // SAFETY: what is read is memory of the device, and is left alone until the stream is done with it, for which
-        // it is waited below. What is written is the peer's, which expects it there at any time.
-        let put = unsafe { estate.comm.put_signal(bytes, dtype, peer, window, at, signal, stream) };
+        let put = || {
+            // SAFETY: what is read is memory of the device, and is left alone until the stream is done with it, for
+            // which it is waited below. What is written is the peer's, which expects it there at any time.
+            unsafe { estate.comm.put_signal(bytes, dtype, peer, window, at, signal, stream) }
+        };
+        let put = engine.watched(wait.until, put);
         put.map_err(|error| engine.fail(&error))?;
         *sent += 1;
         self.finish(wait)
@@ -156,7 +154,8 @@ impl Side {
     /// A name for some of the memory.
     fn view(&self, block: Block) -> Target<'_> {
         // SAFETY: it is this rank's, or a peer's where the window has it on this device. Both are there until this is
-        // dropped.
+        // dropped. Copies from and to the peer's are waited for; this rank's are not given back before the default
+        // stream has done what it was given (`Estate`).
         unsafe { block.target(self.engine.device.number()) }
     }
 }
