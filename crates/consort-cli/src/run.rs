@@ -25,7 +25,7 @@ mod error;
 pub(crate) mod event;
 mod gathering;
 pub(crate) mod guard;
-mod inherited;
+pub(crate) mod inherited;
 mod job;
 mod metrics;
 mod notice;

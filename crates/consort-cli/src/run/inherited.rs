@@ -21,20 +21,30 @@ pub(crate) fn check(settings: &Settings) -> Result<(), String> {
 }
 
 fn check_variable(name: &str, value: &str, settings: &Settings) -> Result<(), String> {
-    let outcome = match name {
+    match name {
         // Ranks get another.
         "CONSORT_TIMEOUT" if settings.timeout.is_some() => Ok(()),
         "CONSORT_LIVENESS" if settings.liveness.is_some() => Ok(()),
         "CONSORT_DEBUG" if settings.debug.is_some() => Ok(()),
         _ if settings.data_plane.sets(name) => Ok(()),
+        _ if VARIABLES.contains(&name) => check_known(name, value),
+        _ => {
+            let known = VARIABLES.join(", ");
+            Err(format!("{name} is set, which is not known: unset it; there are {known}"))
+        }
+    }
+}
+
+/// Whether ranks take the value of a variable that is known.
+///
+/// # Errors
+/// Says that they refuse it, and why.
+pub(crate) fn check_known(name: &str, value: &str) -> Result<(), String> {
+    let outcome = match name {
         "CONSORT_INTERFACE" => {
             choose(None, Some(value)).map(drop).map_err(|error| error.to_string())
         }
-        _ if VARIABLES.contains(&name) => check_value(name, value),
-        _ => {
-            let known = VARIABLES.join(", ");
-            return Err(format!("{name} is set, which is not known: unset it; there are {known}"));
-        }
+        _ => check_value(name, value),
     };
     outcome.map_err(|why| format!("{name}={value} is set, which ranks refuse: {why}"))
 }

@@ -2,6 +2,7 @@
 
 use crate::doctor::finding::{Area, Finding};
 use crate::doctor::words;
+use crate::run::inherited::check_known;
 
 /// What is set for consort.
 pub(crate) fn settings(variables: &[(String, String)]) -> Finding {
@@ -21,6 +22,15 @@ pub(crate) fn settings(variables: &[(String, String)]) -> Finding {
             Area::Variables,
             "no CONSORT_ variable is set: everything at its default",
         );
+    }
+    let is_set = |(_, value): &&&(String, String)| !value.is_empty();
+    let refusals = known.iter().filter(is_set).filter_map(|(name, value)| {
+        // Network has a finding about it.
+        (name != "CONSORT_INTERFACE").then(|| check_known(name, value).err())?
+    });
+    let refusals: Vec<String> = refusals.collect();
+    if !refusals.is_empty() {
+        return Finding::bad(Area::Variables, refusals.join("; "), "correct it, or unset it");
     }
     let shown: Vec<String> = known.iter().map(|(name, value)| format!("{name}={value}")).collect();
     Finding::good(Area::Variables, format!("every job here has {}", words::list(&shown)))
@@ -92,12 +102,30 @@ mod tests {
     fn settings_are_shown_and_a_misspelt_one_is_a_warning() {
         let none = settings(&variables(&["PATH", "CONSORTIUM"]));
         assert_eq!(none.verdict, Verdict::Good);
-        let known = settings(&variables(&["CONSORT_LOG", "CONSORT_TIMEOUT", "CONSORT_JOB"]));
-        assert_eq!(known.what, "every job here has CONSORT_LOG=1 and CONSORT_TIMEOUT=1");
+        let set = [("CONSORT_LOG", "debug"), ("CONSORT_TIMEOUT", "9s"), ("CONSORT_JOB", "j")];
+        let known = settings(&set.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        assert_eq!(known.what, "every job here has CONSORT_LOG=debug and CONSORT_TIMEOUT=9s");
         let misspelt = settings(&variables(&["CONSORT_LOG", "CONSORT_INTERFAEC"]));
         assert_eq!(misspelt.verdict, Verdict::Warning);
         assert!(misspelt.what.starts_with("CONSORT_INTERFAEC:"));
         assert!(misspelt.todo.unwrap().contains("CONSORT_INTERFACE"));
+    }
+
+    #[test]
+    fn a_value_that_ranks_refuse_is_bad_in_their_words() {
+        for (name, value, words) in [
+            ("CONSORT_BACKEND", "nonsense", "refuse"),
+            ("CONSORT_TIMEOUT", "abc", "refuse"),
+            ("CONSORT_TRANSPORT", "nonsense", "auto, shm or tcp"),
+            ("CONSORT_ENCRYPT", "zz", "on or off"),
+        ] {
+            let finding = settings(&[(name.to_owned(), value.to_owned())]);
+            assert_eq!(finding.verdict, Verdict::Bad, "{finding:?}");
+            let what = &finding.what;
+            assert!(what.contains(&format!("{name}={value}")) && what.contains(words), "{what}");
+        }
+        let empty = settings(&[("CONSORT_TIMEOUT".to_owned(), String::new())]);
+        assert_eq!(empty.verdict, Verdict::Good);
     }
 
     #[test]
