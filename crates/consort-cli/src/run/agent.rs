@@ -72,7 +72,7 @@ fn rounds(
         job.records.open(&place.job);
         job.note_round(&place);
         let mut store_lost = None;
-        let pmi = job.is_for_mpi.then(|| Pmi::new(&place, &venue.store));
+        let pmi = job.is_for_mpi.then(|| Pmi::new(&place, &venue.store, inbox.sender()));
         let outcome = run_attempt(job, &place, pmi.as_ref(), inbox, |word| {
             let told = match word {
                 FirstWord::Failing => seat.failing(&round),

@@ -58,7 +58,7 @@ pub(crate) fn run_attempt(
     let mut crew = Crew::start(job, place, pmi, &mut output, inbox)?;
     job.tally.note(|facts| facts.alive = crew.alive());
     tracing::info!(job = place.job, epoch = place.epoch, world = place.world, "ranks started");
-    let watch = Watch { crew: &mut crew, job, place, output: &output, failed: 0 };
+    let watch = Watch { crew: &mut crew, job, place, pmi, output: &output, failed: 0 };
     let verdict = watch.until_the_end(inbox)?;
     match &verdict {
         Verdict::Failed(local_rank, exit) => {
@@ -145,6 +145,7 @@ struct Watch<'a, 'job> {
     crew: &'a mut Crew<'job>,
     job: &'a Job,
     place: &'a Placement,
+    pmi: Option<&'a Pmi>,
     output: &'a Output,
     /// How many ranks have failed so far.
     failed: u32,
@@ -160,6 +161,7 @@ impl Watch<'_, '_> {
                         return Ok(verdict);
                     }
                 }
+                Event::EndedByMpi(of, local_rank) if of == epoch => self.crew.kill(local_rank),
                 Event::Signal(signal) if asks_to_end(signal) => {
                     return Ok(Verdict::Signalled(signal));
                 }
@@ -167,12 +169,13 @@ impl Watch<'_, '_> {
                 Event::OutputClosed(error) => return Ok(Verdict::OutputClosed(error)),
                 Event::News(of, Ok(news)) if of == epoch => return Ok(Verdict::Called(news)),
                 Event::News(of, Err(error)) if of == epoch => return Ok(Verdict::StoreLost(error)),
-                Event::OutputDone | Event::News(..) => {}
+                Event::OutputDone | Event::EndedByMpi(..) | Event::News(..) => {}
             }
         }
     }
 
     fn take_note(&mut self, exit: Exit, inbox: &Inbox) -> Result<Option<Verdict>, RunError> {
+        let exit = self.judge(exit);
         let Some(local_rank) = self.crew.note(exit) else { return Ok(None) };
         let has_failed = !exit.status.is_success();
         self.job.tally.note(|facts| {
@@ -193,9 +196,19 @@ impl Watch<'_, '_> {
         })
     }
 
+    /// What MPI makes of the end of a rank.
+    fn judge(&self, exit: Exit) -> Exit {
+        let Some(local_rank) = self.crew.local_rank(exit.process) else { return exit };
+        let Some(pmi) = self.pmi else { return exit };
+        // Who was left by one that failed cannot end MPI. Of those on other hosts only they know.
+        let could_finalize =
+            self.failed == 0 && (self.place.nodes == 1 || self.job.settings.tolerate == 0);
+        Exit { status: pmi.ended(local_rank, exit.status, could_finalize), ..exit }
+    }
+
     /// Lets the others go on, perhaps with another in its stead.
     fn tolerate(&mut self, local_rank: u32, exit: Exit, inbox: &Inbox) -> Result<(), RunError> {
-        let Self { crew, job, place, output, failed } = self;
+        let Self { crew, job, place, output, failed, .. } = self;
         let (rank, after) = (place.rank(local_rank), exit.at - crew.began());
         let (status, most) = (exit.status, job.settings.tolerate);
         let next = match job.settings.replace {

@@ -93,9 +93,9 @@ impl<'job> Crew<'job> {
 
     /// Takes note of the end of a process; says which local rank that was, if it was one of ours.
     pub(crate) fn note(&mut self, exit: Exit) -> Option<u32> {
-        let place = self.members.iter().position(|member| member.group() == exit.process)?;
-        self.members[place].exit = Some(exit);
-        u32::try_from(place).ok()
+        let local_rank = self.local_rank(exit.process)?;
+        self.members[local_rank as usize].exit = Some(exit);
+        Some(local_rank)
     }
 
     /// Starts a rank again that has failed, as one who joins the others. It writes to where the first
@@ -121,6 +121,21 @@ impl<'job> Crew<'job> {
         deaths.report_to(inbox.sender()).map_err(cannot_watch)?;
         self.replaced.push(std::mem::replace(gone, member));
         Ok(())
+    }
+
+    /// Ends a rank that runs, and what it started.
+    pub(crate) fn kill(&self, local_rank: u32) {
+        if let Some(member) = self.members.get(local_rank as usize)
+            && member.exit.is_none()
+        {
+            process_group::signal(member.group(), Signal::KILL);
+        }
+    }
+
+    /// Which local rank a process is, if it is one of ours.
+    pub(crate) fn local_rank(&self, process: Pid) -> Option<u32> {
+        let place = self.members.iter().position(|member| member.group() == process)?;
+        u32::try_from(place).ok()
     }
 
     /// How many ranks run.

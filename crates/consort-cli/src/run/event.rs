@@ -16,6 +16,8 @@ use super::status::Status;
 pub(crate) enum Event {
     /// A rank's process ended.
     Exited(Exit),
+    /// A local rank is to be ended for MPI's sake, in the round of this number.
+    EndedByMpi(u64, u32),
     /// The launcher got a signal.
     Signal(i32),
     /// Our own output cannot be written any more, because nobody reads it or for a worse reason.

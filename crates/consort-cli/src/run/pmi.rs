@@ -14,14 +14,18 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::thread;
 
 use consort_store::Store;
 use rustix::io::{FdFlags, fcntl_setfd};
 
-use self::hall::{Hall, Over};
+use self::hall::{Hall, Over, Standing};
 use self::words::{Answer, Ask, Reader};
+use super::event::Event;
+use super::notice::notice;
 use super::placement::Placement;
+use super::status::Status;
 
 /// What serves the ranks of this host, for one start of them.
 #[derive(Debug)]
@@ -29,6 +33,8 @@ pub(crate) struct Pmi {
     hall: Arc<Hall>,
     first_rank: u32,
     node: u32,
+    epoch: u64,
+    events: Sender<Event>,
 }
 
 /// A rank's end of the conversation. To be held until its process has begun, and no longer.
@@ -40,10 +46,12 @@ pub(crate) struct Seat {
 }
 
 impl Pmi {
-    /// For the ranks that have this place. They find those of other hosts through the job's store.
-    pub(crate) fn new(place: &Placement, store: &Arc<dyn Store>) -> Self {
+    /// For the ranks that have this place. They find those of other hosts through the job's store. Whose
+    /// end they ask for is told as an event.
+    pub(crate) fn new(place: &Placement, store: &Arc<dyn Store>, events: Sender<Event>) -> Self {
         let hall = Arc::new(Hall::new(place, store));
-        Self { hall, first_rank: place.first_rank, node: place.node }
+        let Placement { first_rank, node, epoch, .. } = *place;
+        Self { hall, first_rank, node, epoch, events }
     }
 
     /// A seat for a rank, which the next process that is started inherits.
@@ -54,13 +62,39 @@ impl Pmi {
         let (ours, socket) = UnixStream::pair()?;
         fcntl_setfd(&socket, FdFlags::empty())?;
         let (hall, rank) = (self.hall.clone(), self.first_rank + local_rank);
+        let (epoch, events) = (self.epoch, self.events.clone());
+        let listener = Listener { hall, local_rank, epoch, events };
         let serve = move || {
-            if let Err(why) = serve(ours, &hall) {
-                tracing::warn!(rank, why, "what it says to MPI's launcher cannot be answered");
+            match listener.serve(ours) {
+            Ok(()) | Err(Unserved::Over(Over::Closed)) => {}
+            Err(Unserved::Over(Over::Missing(missing))) => listener.hall.said_missing.call_once(|| {
+                notice(format_args!(
+                    "rank {rank} waits in MPI for rank {missing}, which has ended without MPI_Finalize"
+                ));
+            }),
+            Err(Unserved::Over(Over::Store(error))) => {
+                tracing::warn!(rank, %error, "the store does not answer what it asks for MPI");
             }
+            Err(Unserved::Senseless(said)) => {
+                tracing::warn!(rank, said, "what it says to MPI's launcher cannot be answered");
+            }
+        }
         };
         thread::Builder::new().name(format!("pmi {rank}")).spawn(serve)?;
         Ok(Seat { socket, rank, world: self.hall.world })
+    }
+
+    /// Takes note of the end of a local rank, and says how it counts. One that left an MPI which it `could_finalize`
+    /// has failed: others wait for it there, for ever.
+    pub(crate) fn ended(&self, local_rank: u32, status: Status, could_finalize: bool) -> Status {
+        let standing = self.hall.leave(local_rank, self.first_rank + local_rank);
+        end_forlorn(&self.hall, self.epoch, &self.events);
+        match standing {
+            Standing::Aborted(code) => Status::Aborted(code),
+            Standing::Forlorn(rank) => Status::Forlorn(rank),
+            Standing::Inside if could_finalize && status.is_success() => Status::LeftMpi,
+            _ => status,
+        }
     }
 }
 
@@ -83,58 +117,93 @@ impl Seat {
     }
 }
 
-/// Answers a rank until it has nothing more to say.
-fn serve(mut socket: UnixStream, hall: &Hall) -> Result<(), String> {
-    let (mut reader, mut bytes) = (Reader::default(), [0; 4096]);
-    loop {
-        while let Some(ask) = reader.take().map_err(|it| format!("it said {:?}", it.0))? {
-            let answer = match answer(&ask, hall) {
-                Ok(answer) => answer,
-                Err(Over::Closed) => return Ok(()),
-                Err(Over::Store(error)) => return Err(format!("the store: {error}")),
-            };
-            let is_gone = answer.is_some_and(|line| socket.write_all(line.as_bytes()).is_err());
-            if is_gone || ask == Ask::Finalize {
-                return Ok(());
+/// What listens to a rank.
+struct Listener {
+    hall: Arc<Hall>,
+    local_rank: u32,
+    epoch: u64,
+    events: Sender<Event>,
+}
+
+/// Why a rank is not answered any more.
+enum Unserved {
+    Over(Over),
+    /// It said this.
+    Senseless(String),
+}
+
+impl Listener {
+    /// Answers the rank until it has nothing more to say.
+    fn serve(&self, mut socket: UnixStream) -> Result<(), Unserved> {
+        let (mut reader, mut bytes) = (Reader::default(), [0; 4096]);
+        loop {
+            while let Some(ask) = reader.take().map_err(|it| Unserved::Senseless(it.0))? {
+                let answer = self.answer(&ask).map_err(Unserved::Over)?;
+                let is_gone = answer.is_some_and(|line| socket.write_all(line.as_bytes()).is_err());
+                if is_gone || ask == Ask::Finalize {
+                    return Ok(());
+                }
+            }
+            match socket.read(&mut bytes) {
+                Ok(0) => return Ok(()),
+                Ok(count) => reader.feed(&bytes[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // It was killed.
+                Err(_) => return Ok(()),
             }
         }
-        match socket.read(&mut bytes) {
-            Ok(0) => return Ok(()),
-            Ok(count) => reader.feed(&bytes[..count]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // It was killed.
-            Err(_) => return Ok(()),
+    }
+
+    /// The line that answers, if one does.
+    fn answer(&self, ask: &Ask) -> Result<Option<String>, Over> {
+        let Self { hall, local_rank, .. } = self;
+        let value;
+        let answer = match ask {
+            Ask::Init { version } => {
+                hall.stand(*local_rank, Standing::Inside);
+                end_forlorn(hall, self.epoch, &self.events);
+                Answer::Init { is_spoken: *version == 1 }
+            }
+            Ask::Maxes => Answer::Maxes,
+            Ask::Appnum => Answer::Appnum,
+            Ask::Name => Answer::Name(&hall.name),
+            Ask::Universe => Answer::Universe(hall.world),
+            Ask::Put { key, value } => Answer::Put { is_kept: hall.put(key, value) },
+            Ask::Get { key } => {
+                value = hall.get(key)?;
+                Answer::Value(value.as_deref())
+            }
+            Ask::Barrier => {
+                hall.meet()?;
+                Answer::BarrierOut
+            }
+            Ask::Finalize => {
+                hall.stand(*local_rank, Standing::Finalized);
+                Answer::Finalized
+            }
+            Ask::Abort { code } => {
+                self.abort(*code);
+                return Ok(None);
+            }
+            Ask::Other(denied) => Answer::Denied(*denied),
+        };
+        Ok(Some(format!("{answer}\n")))
+    }
+
+    /// Has the rank ended: a library may leave that to its launcher, and go on.
+    fn abort(&self, code: i32) {
+        if self.hall.stand(self.local_rank, Standing::Aborted(code)) {
+            // If nobody receives it, all ranks are being ended.
+            let _ = self.events.send(Event::EndedByMpi(self.epoch, self.local_rank));
         }
     }
 }
 
-/// The line that answers, if one does.
-fn answer(ask: &Ask, hall: &Hall) -> Result<Option<String>, Over> {
-    let value;
-    let answer = match ask {
-        Ask::Init { version } => Answer::Init { is_spoken: *version == 1 },
-        Ask::Maxes => Answer::Maxes,
-        Ask::Appnum => Answer::Appnum,
-        Ask::Name => Answer::Name(&hall.name),
-        Ask::Universe => Answer::Universe(hall.world),
-        Ask::Put { key, value } => Answer::Put { is_kept: hall.put(key, value) },
-        Ask::Get { key } => {
-            value = hall.get(key)?;
-            Answer::Value(value.as_deref())
-        }
-        Ask::Barrier => {
-            hall.meet()?;
-            Answer::BarrierOut
-        }
-        Ask::Finalize => Answer::Finalized,
-        Ask::Abort { code } => {
-            // It ends by itself now, and that ends the others.
-            tracing::info!(code, "a rank has called MPI_Abort");
-            return Ok(None);
-        }
-        Ask::Other(denied) => Answer::Denied(*denied),
-    };
-    Ok(Some(format!("{answer}\n")))
+/// Has those ended who wait for one that never came to MPI: they look at nothing but memory.
+fn end_forlorn(hall: &Hall, epoch: u64, events: &Sender<Event>) {
+    for local_rank in hall.take_forlorn() {
+        let _ = events.send(Event::EndedByMpi(epoch, local_rank));
+    }
 }
 
 /// Where MPICH has the memory that ranks of this host share, in a job of this name.

@@ -12,6 +12,12 @@ pub(crate) enum Status {
     Exited(i32),
     /// By this signal.
     Killed(i32),
+    /// By us, after it had called `MPI_Abort` with this code.
+    Aborted(i32),
+    /// With exit code 0, but out of an MPI that the other ranks are still in.
+    LeftMpi,
+    /// By us: it was in `MPI_Init`, which waits for this rank, and that one had ended.
+    Forlorn(u32),
 }
 
 impl Status {
@@ -25,6 +31,9 @@ impl Status {
         match self {
             Self::Exited(code) => u8::try_from(code).unwrap_or(1),
             Self::Killed(signal) => exit_code_of_signal(signal),
+            // It is a failure, whatever the code.
+            Self::Aborted(code) => u8::try_from(code).ok().filter(|code| *code > 0).unwrap_or(1),
+            Self::LeftMpi | Self::Forlorn(_) => 1,
         }
     }
 }
@@ -54,6 +63,11 @@ impl fmt::Display for Status {
                     Some(words) => write!(f, " ({words})"),
                     None => Ok(()),
                 }
+            }
+            Self::Aborted(code) => write!(f, "it called MPI_Abort with code {code}"),
+            Self::LeftMpi => f.write_str("it left MPI without MPI_Finalize, with exit code 0"),
+            Self::Forlorn(rank) => {
+                write!(f, "it was in MPI_Init, and rank {rank} had ended before it came there")
             }
         }
     }
@@ -122,5 +136,9 @@ mod tests {
         assert_eq!(Status::Killed(9).exit_code(), 137);
         assert!(Status::Exited(0).is_success());
         assert!(!Status::Killed(15).is_success());
+        for (code, expected) in [(42, 42), (0, 1), (-1, 1), (256, 1)] {
+            assert_eq!(Status::Aborted(code).exit_code(), expected);
+        }
+        assert_eq!(Status::LeftMpi.exit_code(), 1);
     }
 }

@@ -7,7 +7,7 @@ use consort::{Error, Group, ReduceOp};
 use consort_testkit::{Mpi, skip};
 
 use crate::cluster::Cluster;
-use crate::launch::{Launch, sorted_lines};
+use crate::launch::{Finished, Launch, sorted_lines};
 use crate::program::program;
 
 #[test]
@@ -115,6 +115,44 @@ fn a_program_that_says_something_else_than_mpi_does_is_not_answered() {
 }
 
 #[test]
+fn a_rank_that_calls_mpi_abort_fails_and_ends_the_job() {
+    let Some(run) = talk(&["-n", "2"], ABORTS) else { return };
+    assert_eq!(run.code, 42, "{run:?}");
+    assert!(run.stderr.contains("rank 1 failed: it called MPI_Abort with code 42"), "{run:?}");
+    assert!(!run.stdout.contains("went on"), "{run:?}");
+}
+
+#[test]
+fn a_job_that_mpi_abort_has_ended_is_started_again() {
+    let Some(run) = talk(&["-n", "2", "--max-restarts", "1"], ABORTS) else { return };
+    assert_eq!(run.code, 42, "{run:?}");
+    let again = "rank 1 failed: it called MPI_Abort with code 42; starting again (1 of 1)";
+    assert!(run.stderr.contains(again), "{run:?}");
+}
+
+#[test]
+fn a_rank_that_leaves_mpi_without_ending_it_has_failed() {
+    let script = r#"mpi.MPI_Init(None, None)
+if rank == 1: os._exit(0)
+mpi.MPI_Finalize()"#;
+    let Some(run) = talk(&["-n", "2"], script) else { return };
+    assert_eq!(run.code, 1, "{run:?}");
+    assert!(run.stderr.contains("rank 1 failed: it left MPI without MPI_Finalize"), "{run:?}");
+}
+
+#[test]
+fn ranks_that_wait_for_one_that_never_begins_are_ended() {
+    let script = r#"if rank == 1: os._exit(0)
+mpi.MPI_Init(None, None)"#;
+    for options in [&["-n", "2"][..], &["-n", "3", "--tolerate", "1"]] {
+        let Some(run) = talk(options, script) else { return };
+        assert_ne!(run.code, 0, "{run:?}");
+        let why = "it was in MPI_Init, and rank 1 had ended before it came there";
+        assert!(run.stderr.contains(why), "{run:?}");
+    }
+}
+
+#[test]
 fn ranks_of_two_hosts_are_one_world_to_mpi() {
     let program = program(|| {
         let group = consort::init().unwrap();
@@ -185,6 +223,14 @@ fn launch(options: &[&str], program: &[String]) -> Option<Launch> {
     Some(Launch::command(command))
 }
 
+/// What became of ranks that are this script, which has MPI's functions in `mpi` and its number in `rank`.
+fn talk(options: &[&str], script: &str) -> Option<Finished> {
+    let start = "import ctypes, os, time\nmpi = ctypes.CDLL(os.environ['CONSORT_MPI_LIBRARY'])\n\
+                 rank = int(os.environ['PMI_RANK'])\n";
+    let program = ["python3", "-c", &format!("{start}{script}")].map(str::to_owned);
+    Some(launch(options, &program)?.finish_cleanly())
+}
+
 /// `consort run`, as yet without options.
 fn command() -> Option<Command> {
     let mpi = Mpi::find().map_err(skip).ok()?;
@@ -198,3 +244,11 @@ fn with(mpi: &Mpi, mut command: Command) -> Command {
     command.env("CONSORT_MPI_LIBRARY", mpi.library()).env("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1");
     command
 }
+
+/// MPI_COMM_WORLD is 257 in MPI's own binary interface.
+const ABORTS: &str = r#"mpi.MPI_Init(None, None)
+if rank == 1:
+    mpi.MPI_Abort(ctypes.c_void_p(257), 42)
+    time.sleep(1)
+    print('went on', flush=True)
+mpi.MPI_Finalize()"#;

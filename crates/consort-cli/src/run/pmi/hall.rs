@@ -4,7 +4,7 @@
 //! last rank of a host to come to a barrier has its launcher meet the others there.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
 use consort_store::{Deadline, Error as StoreError, PrefixStore, Store};
@@ -22,6 +22,8 @@ pub(super) struct Hall {
     nodes: u32,
     /// Where the other hosts look, if there are any.
     store: Option<PrefixStore>,
+    /// That somebody is missing is said to the user once, however many wait.
+    pub(super) said_missing: Once,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -34,6 +36,28 @@ struct State {
     /// How many barriers there were.
     passed: u64,
     is_closed: bool,
+    /// Where each rank of this host stands.
+    standings: Vec<Standing>,
+    /// A rank that comes to no barrier any more.
+    missing: Option<u32>,
+    /// One that did not even come to `MPI_Init`, where the others wait in memory that they share.
+    never_came: Option<u32>,
+}
+
+/// How far a rank has come in MPI.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It has not begun.
+    #[default]
+    Before,
+    Inside,
+    Finalized,
+    /// It has called `MPI_Abort` with this code.
+    Aborted(i32),
+    /// It waits in `MPI_Init` for this rank, which has ended.
+    Forlorn(u32),
+    /// Its process has ended.
+    Ended,
 }
 
 /// Why a rank is told nothing any more.
@@ -41,6 +65,8 @@ struct State {
 pub(super) enum Over {
     /// This start of the ranks has ended.
     Closed,
+    /// This rank has ended, and others wait for it.
+    Missing(u32),
     /// The other hosts cannot be reached.
     Store(StoreError),
 }
@@ -52,7 +78,8 @@ impl Hall {
             let round = PrefixStore::new(&format!("{}/{}", place.job, place.epoch), store.clone());
             PrefixStore::new("pmi", round)
         };
-        let mut state = State::default();
+        let standings = vec![Standing::default(); place.local_world as usize];
+        let mut state = State { standings, ..State::default() };
         // Without it a library takes every rank to be on a host of its own.
         let mapping = mapping(&place.slots);
         if mapping.len() <= LONGEST_VALUE {
@@ -64,6 +91,7 @@ impl Hall {
             local_world: place.local_world,
             nodes: place.nodes,
             store: (place.nodes > 1).then(room),
+            said_missing: Once::new(),
             state: Mutex::new(state),
             changed: Condvar::new(),
         }
@@ -98,9 +126,59 @@ impl Hall {
         }
     }
 
+    /// Takes note of how far a local rank has come; says whether it still runs.
+    pub(super) fn stand(&self, local_rank: u32, standing: Standing) -> bool {
+        let mut state = self.lock();
+        let own = &mut state.standings[local_rank as usize];
+        let runs = *own != Standing::Ended;
+        if runs {
+            *own = standing;
+        }
+        runs
+    }
+
+    /// Those who wait for one that never came, and do not know: each is named once.
+    pub(super) fn take_forlorn(&self) -> Vec<u32> {
+        let mut state = self.lock();
+        let Some(rank) = state.never_came else { return Vec::new() };
+        let standings = (0..).zip(&mut state.standings);
+        let inside = standings.filter(|(_, standing)| **standing == Standing::Inside);
+        inside
+            .map(|(local_rank, standing)| {
+                *standing = Standing::Forlorn(rank);
+                local_rank
+            })
+            .collect()
+    }
+
+    /// Takes note that a local rank has ended; says how far it had come. Who waits for it hears of it.
+    pub(super) fn leave(&self, local_rank: u32, rank: u32) -> Standing {
+        let mut state = self.lock();
+        let own = &mut state.standings[local_rank as usize];
+        let standing = std::mem::replace(own, Standing::Ended);
+        if matches!(standing, Standing::Finalized | Standing::Ended) {
+            return standing;
+        }
+        state.missing.get_or_insert(rank);
+        if standing == Standing::Before {
+            state.never_came.get_or_insert(rank);
+        }
+        drop(state);
+        self.changed.notify_all();
+        if let Some(store) = &self.store
+            && let Err(error) = store.set(MISSING, rank.to_string().as_bytes())
+        {
+            tracing::warn!(rank, %error, "other hosts do not hear that it has left MPI");
+        }
+        standing
+    }
+
     /// Waits until every rank of the job is here.
     pub(super) fn meet(&self) -> Result<(), Over> {
         let mut state = self.lock();
+        if let Some(rank) = state.missing {
+            return Err(Over::Missing(rank));
+        }
         let number = state.passed;
         state.arrived += 1;
         if state.arrived == self.local_world {
@@ -112,11 +190,15 @@ impl Hall {
             self.changed.notify_all();
             return Ok(());
         }
-        let is_inside = |state: &mut State| state.passed == number && !state.is_closed;
+        let is_inside = |state: &mut State| {
+            state.passed == number && !state.is_closed && state.missing.is_none()
+        };
         let state = self.changed.wait_while(state, is_inside);
-        match state.unwrap_or_else(PoisonError::into_inner).passed > number {
-            true => Ok(()),
-            false => Err(Over::Closed),
+        let state = state.unwrap_or_else(PoisonError::into_inner);
+        match (state.passed > number, state.missing) {
+            (true, _) => Ok(()),
+            (false, Some(rank)) => Err(Over::Missing(rank)),
+            (false, None) => Err(Over::Closed),
         }
     }
 
@@ -135,6 +217,12 @@ impl Hall {
             }
             if self.lock().is_closed {
                 return Err(Over::Closed);
+            }
+            if let Ok(rank) = store.get(MISSING, Deadline::now()) {
+                let rank = String::from_utf8_lossy(&rank).parse().unwrap_or(0);
+                self.lock().missing.get_or_insert(rank);
+                self.changed.notify_all();
+                return Err(Over::Missing(rank));
             }
         }
     }
@@ -169,6 +257,8 @@ fn value_key(key: &str) -> String {
     format!("value/{key}")
 }
 
+/// Where a rank is named that comes to no barrier any more.
+const MISSING: &str = "missing";
 /// What the mapping is called.
 const MAPPING: &str = "PMI_process_mapping";
 /// More than a library needs for the largest job: a program may put whatever it likes.

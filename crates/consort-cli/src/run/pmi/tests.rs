@@ -5,7 +5,7 @@ use std::time::Duration;
 use consort_store::{MemStore, PrefixStore, Store};
 use proptest::prelude::*;
 
-use super::hall::{Hall, Over, mapping};
+use super::hall::{Hall, Over, Standing, mapping};
 use super::words::{Answer, Ask, Denied, Reader};
 use crate::run::placement::Placement;
 
@@ -160,6 +160,41 @@ fn those_who_wait_for_one_that_does_not_come_are_sent_away_at_the_end() {
             }
         });
     }
+}
+
+#[test]
+fn those_who_wait_hear_that_one_has_ended_on_their_host_or_another() {
+    for nodes in [1, 2] {
+        let halls = halls(nodes);
+        thread::scope(|scope| {
+            // On one host one rank waits, of two hosts all of the first.
+            let waiting: Vec<_> = (0..nodes).map(|_| scope.spawn(|| halls[0].meet())).collect();
+            let last = halls.last().unwrap();
+            assert!(last.stand(1, Standing::Inside));
+            assert_eq!(last.leave(1, 2 * nodes - 1), Standing::Inside);
+            assert!(!last.stand(1, Standing::Aborted(3)), "it has ended");
+            let heard: Vec<_> = waiting.into_iter().map(|rank| rank.join().unwrap()).collect();
+            let is_missing = |it: &Result<(), Over>| matches!(it, Err(Over::Missing(rank)) if *rank == 2 * nodes - 1);
+            assert!(heard.iter().all(is_missing), "{heard:?}");
+            assert!(is_missing(&last.meet()), "who comes later hears it, too");
+        });
+    }
+}
+
+#[test]
+fn those_inside_are_forlorn_once_when_one_ends_before_it_came_and_not_when_it_had_finished() {
+    let hall = &halls(1)[0];
+    hall.stand(0, Standing::Inside);
+    assert_eq!(hall.take_forlorn(), [0; 0]);
+    hall.leave(1, 1);
+    assert_eq!(hall.take_forlorn(), [0]);
+    assert_eq!(hall.take_forlorn(), [0; 0]);
+    assert_eq!(hall.leave(0, 0), Standing::Forlorn(1));
+    let hall = &halls(1)[0];
+    hall.stand(0, Standing::Inside);
+    hall.stand(1, Standing::Finalized);
+    assert_eq!(hall.leave(1, 1), Standing::Finalized);
+    assert_eq!(hall.take_forlorn(), [0; 0]);
 }
 
 #[test]

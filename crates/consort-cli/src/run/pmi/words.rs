@@ -26,7 +26,7 @@ pub(crate) enum Ask {
     Barrier,
     /// Leave to go.
     Finalize,
-    /// Nothing: it says that it ends the job, and then ends.
+    /// To be ended, and the job with it.
     Abort { code: i32 },
     /// Something that is not to be had here.
     Other(Denied),
