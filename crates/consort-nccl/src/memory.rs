@@ -123,10 +123,15 @@ pub(crate) fn allocate_shared(size: usize) -> Result<*mut u8> {
 
 /// Has new memory be anything but zero, as that of devices may be, where the C library is told to do so, too.
 fn perturb(region: Region) {
-    let byte = std::env::var("MALLOC_PERTURB_").ok().and_then(|value| value.parse::<u8>().ok());
-    if let Some(byte) = byte.filter(|&byte| byte != 0) {
-        region.target().fill(!byte);
+    if let Some(byte) = at_first() {
+        region.target().fill(byte);
     }
+}
+
+/// What every byte of new memory is, if it is to be anything but zero.
+fn at_first() -> Option<u8> {
+    let byte = std::env::var("MALLOC_PERTURB_").ok().and_then(|value| value.parse::<u8>().ok());
+    byte.filter(|&byte| byte != 0).map(|byte| !byte)
 }
 
 /// Where other processes find some bytes, and how far behind the beginning of what is there; `None` if they cannot.
@@ -185,7 +190,7 @@ mod tests {
             // SAFETY: it is there until it is freed.
             let buffer = unsafe { Buffer::from_raw(start.cast()) };
             let region = Region::new("it", buffer, size).unwrap();
-            assert!(region.source().to_vec().iter().all(|&byte| byte == 0));
+            assert_eq!(region.source().to_vec(), vec![at_first().unwrap_or(0); size]);
             region.target().fill(7);
             free(buffer).unwrap();
             assert!(free(buffer).unwrap_err().text.contains("freed before"));

@@ -17,7 +17,7 @@
 //!   [`skip()`].
 //! - [`net`] is a network without machines: thousands of histories with delays, cuts and crashes, each
 //!   from a seed, for code that decides without sockets and clocks.
-//! - [`ControlGroup`] limits the memory of some of the ranks.
+//! - [`ControlGroup`] limits the memory of some of the ranks, and [`limit`] whatever else a process can lack.
 //! - [`store`] is the conformance suite of `consort_store::Store`: what every store promises, one
 //!   function per promise. A new store is done when it passes.
 //!
@@ -39,6 +39,7 @@ mod names;
 pub mod net;
 mod ranks;
 mod scratch;
+mod shortage;
 mod skip;
 pub mod store;
 
@@ -46,4 +47,5 @@ pub use control_group::ControlGroup;
 pub use hosts::{Address, Family, Host, Hosts, Network};
 pub use names::names_in_shared_memory;
 pub use ranks::{Case, Context, Job, Kind, Mpi, Outcome, Ranks, ranks};
+pub use shortage::{limit, used_addresses};
 pub use skip::{Skip, skip};

@@ -64,7 +64,8 @@ pub struct Places {
 /// Where one parameter's gradient lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Its first byte: the beginning of a cache line, in the memory that [`Places::space`] says. The provenance of the memory is exposed.
+    /// Its first byte: the beginning of a cache line, in the memory that [`Places::space`] says. The provenance of the
+    /// memory is exposed.
     pub address: usize,
     /// How many bytes it has.
     pub bytes: usize,

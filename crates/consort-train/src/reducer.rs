@@ -14,7 +14,7 @@ use consort::{Group, ReduceOp, Space};
 
 pub(crate) use self::inner::Inner;
 use self::ledger::Ledger;
-use self::state::{Phase, Running, State};
+use self::state::{Phase, Running};
 use crate::agreement::agree;
 use crate::error::{Error, Result};
 use crate::hook::average_by;
@@ -173,7 +173,8 @@ impl Reducer {
     /// earlier passes is forgotten, and so are gradients that were added up.
     ///
     /// # Errors
-    /// [`Error::Pending`] while there is a pass; [`Error::Differs`] as [`new`](Self::new).
+    /// [`Error::Pending`] while there is a pass; [`Error::Differs`] as [`new`](Self::new). When the devices of the new
+    /// group cannot keep gradients, or not average them: no pass can begin then until another group is set.
     pub fn set_group(&self, group: &Group) -> Result<()> {
         let Inner { parameters, settings, .. } = &*self.inner;
         let mut launcher = self.inner.launcher();
@@ -182,8 +183,7 @@ impl Reducer {
             return Err(Error::Pending { pass: state.pass });
         }
         agree(group, parameters, settings, &*launcher.hook)?;
-        let next = (state.pass, state.generation + 1);
-        *state = State::new(parameters, settings, group, next)?;
+        state.begin_anew(parameters, settings, group)?;
         launcher.pending.clear();
         launcher.hook.reset();
         (launcher.divisor, launcher.group) = (group.world(), group.clone());

@@ -18,8 +18,8 @@ use crate::memory;
 use crate::raw::{Buffer, Out};
 
 exports! {
-    /// Memory that begins where a page does, and is all zeros unless `MALLOC_PERTURB_` is set. Ranks of this host reach it by a pointer when there is
-    /// a window on it.
+    /// Memory that begins where a page does, and is all zeros unless `MALLOC_PERTURB_` is set. Ranks of this host reach
+    /// it by a pointer when there is a window on it.
     fn ncclMemAlloc, pncclMemAlloc(ptr: Out<*mut c_void>, size: usize) {
         ptr.check("ptr")?;
         ptr.set("ptr", memory::allocate_shared(size)?.cast())

@@ -124,9 +124,10 @@ impl Service {
 
     /// Waits until the thread has ended, which was told to: from then on nobody writes to windows.
     pub(crate) fn rest(&self) {
-        let thread = lock(&self.thread).take();
+        // Others who come meanwhile wait here, too.
+        let mut thread = lock(&self.thread);
         // A panic of its is caught; there is nothing else to hear of.
-        let _ = thread.map(JoinHandle::join);
+        let _ = thread.take().map(JoinHandle::join);
     }
 }
 
@@ -228,3 +229,27 @@ const DATA: u32 = 2;
 const STOP: [u64; 5] = [u64::MAX; 5];
 /// How long the thread waits before it waits anew: shorter than it takes a rank to warn of others.
 const AT_A_TIME: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn whoever_waits_for_its_end_does_so_until_it_is_there() {
+        let group = consort::Builder::new().rank(0).world(1).init().unwrap();
+        let service = Arc::new(Service::start(group).unwrap());
+        let (say, hear) = mpsc::channel();
+        for _ in 0..2 {
+            let (service, say) = (service.clone(), say.clone());
+            thread::spawn(move || {
+                service.rest();
+                say.send(()).unwrap();
+            });
+        }
+        assert!(hear.recv_timeout(Duration::from_millis(300)).is_err(), "it has not ended");
+        service.abort("the test is over");
+        (0..2).for_each(|_| hear.recv_timeout(Duration::from_secs(30)).unwrap());
+    }
+}

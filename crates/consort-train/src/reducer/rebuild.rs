@@ -8,8 +8,9 @@ use consort::{Call, Dtype, Group, ReduceOp};
 
 use super::inner::Inner;
 use super::state::State;
+use crate::agreement::all_well;
 use crate::assign::{Caps, assign};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::memory::Memory;
 use crate::parameter::Parameter;
@@ -86,14 +87,12 @@ fn as_rank_0_saw(group: &Group, order: Vec<usize>) -> Result<Vec<usize>> {
     Ok(order.into_iter().map(|index| index as usize).collect())
 }
 
-/// How long the group takes for how many bytes, up to this many. Every rank has to call it.
+/// How long the group takes for how many bytes, up to this many; `None` if one of the ranks' devices has no room to try
+/// that. Every rank has to call it.
 fn measure(group: &Group, most: usize, device: Option<&Device>) -> Result<Option<Cost>> {
     let mut points = Vec::new();
     for bytes in SIZES.into_iter().filter(|&bytes| bytes <= most.max(SIZES[0])) {
-        let mut memory = match device {
-            Some(device) => Memory::on_device(bytes, device)?,
-            None => Memory::shared(bytes, group)?,
-        };
+        let Some(mut memory) = room(bytes, group, device)? else { return Ok(None) };
         for turn in 0..=TURNS {
             let (dtype, op) = (Dtype::F32, ReduceOp::Avg);
             let output = memory.target();
@@ -105,6 +104,17 @@ fn measure(group: &Group, most: usize, device: Option<&Device>) -> Result<Option
         }
     }
     Ok(Cost::new(points))
+}
+
+/// Memory to try calls with, unless a rank has none: a pass that can be averaged does not fail for that.
+fn room(bytes: usize, group: &Group, device: Option<&Device>) -> Result<Option<Memory>> {
+    let Some(device) = device else { return Memory::shared(bytes, group).map(Some) };
+    let memory = Memory::on_device(bytes, device);
+    let lack = memory.as_ref().err().map(Error::to_string);
+    match all_well(group, "measure on its device", lack) {
+        Err(Error::Elsewhere { .. }) => Ok(None),
+        answer => answer.and(memory).map(Some),
+    }
 }
 
 /// After so many passes the order of gradients is known.

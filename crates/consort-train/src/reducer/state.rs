@@ -111,6 +111,33 @@ impl State {
         })
     }
 
+    /// Forgets all but how many passes there were, to go on with another group. Every rank of it has to call it.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new). If gradients are on a device, there are no buckets then, and this has failed.
+    pub(crate) fn begin_anew(
+        &mut self,
+        parameters: &[Parameter],
+        settings: &Settings,
+        group: &Group,
+    ) -> Result<()> {
+        let is_on_device = settings.rules.device.is_some();
+        if is_on_device {
+            // A device has no room for gradients twice.
+            self.layout.clear();
+            self.layout.release();
+        }
+        let next = (self.pass, self.generation + 1);
+        let new = Self::new(parameters, settings, group, next);
+        if let Err(error) = &new
+            && is_on_device
+        {
+            self.failed.get_or_insert_with(|| Failure::of(error));
+        }
+        *self = new?;
+        Ok(())
+    }
+
     pub(crate) fn check_alive(&self) -> Result<()> {
         match &self.failed {
             Some(Failure { text, kind }) => Err(Error::Failed { first: text.clone(), kind: *kind }),

@@ -5,7 +5,8 @@ use std::ptr::NonNull;
 
 use consort_sys::view::{Source, Target};
 
-/// Bytes of a device, which the driver has handed out to us or to somebody else. It is an address there, which is not looked at here.
+/// Bytes of a device, which the driver has handed out to us or to somebody else. It is an address there, which is not
+/// looked at here.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
     start: NonNull<u8>,

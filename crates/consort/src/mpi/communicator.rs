@@ -75,7 +75,7 @@ impl Communicator {
         most: usize,
         memory: &mut Memory,
     ) -> Result<Option<Pending>, MpiError> {
-        self.0.hold.mpi().table.receive(self.0.comm, from, class, most, memory)
+        self.0.hold.mpi().table.receive(self.0.comm, Some(from), class, most, memory)
     }
 
     /// Says that something was given up in it: it is never freed.
@@ -156,5 +156,10 @@ fn word_of(name: &str) -> u64 {
     u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))
 }
 
-/// MPI tells groups that are made at the same time apart by a number, of which at least so many can be had.
+/// Groups that are made at once, by threads of processes that are in both, MPI tells apart by a number alone, of which
+/// at least so many can be had. A hash of the name is known to all members without another word, but two names may
+/// have the same: then what belongs to one may come to the other, and neither is made before its deadline.
+///
+/// To make one at a time in a process is no way out: threads that make groups in different orders would wait for each
+/// other for ever, and one that waits for a process that is dead would keep all others from theirs.
 const TAGS: u64 = 32_767;

@@ -7,11 +7,12 @@
 //! In between the thread has MPI get on, now and then: what was sent by a rank that has left its group, or that computes,
 //! would be on its way until that rank calls MPI again.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use consort_store::Deadline;
+use consort_sys::origin::Origin;
 
 use super::ending;
 use super::library::Mpi;
@@ -21,12 +22,16 @@ use crate::error::{Error, Result};
 ///
 /// # Errors
 /// When there is none, or it cannot be used: that is not tried again. When it has not begun at the deadline, and when
-/// `look_round` has one.
+/// `look_round` has one. When it is that of the process which this one was forked from.
 pub(super) fn open(
     until: Deadline,
     look_round: &mut dyn FnMut() -> Result<()>,
 ) -> Result<&'static Mpi> {
     let since = Instant::now();
+    // The lock may be held, for ever, by a thread that a forked child does not have.
+    if !HOME.get_or_init(Origin::here).is_here() {
+        return Err(Error::Mpi(FORKED.to_owned()));
+    }
     let mut stage = lock();
     if matches!(*stage, Stage::Unknown) {
         let thread = thread::Builder::new().name("consort-mpi".to_owned()).stack_size(STACK);
@@ -143,8 +148,12 @@ fn late(waited: Duration) -> String {
     )
 }
 
+/// The process that all this is of.
+static HOME: OnceLock<Origin> = OnceLock::new();
 static STAGE: Mutex<Stage> = Mutex::new(Stage::Unknown);
 static CHANGED: Condvar = Condvar::new();
+const FORKED: &str = "this process was forked from one that uses MPI, and is none of MPI's own: start every rank by \
+                      MPI's launcher, or choose CONSORT_BACKEND=host in a child";
 /// How often whoever waits looks round.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long the thread may take to be done with a call that does not wait.

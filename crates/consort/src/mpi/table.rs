@@ -17,7 +17,7 @@ use consort_sys::dl::Library;
 
 pub(crate) use self::functions::Arithmetic;
 use self::functions::{
-    BYTE, COMM_NULL, Count, ERRHANDLER_NULL, FAREWELL, Functions, GROUP_NULL, Handle,
+    ANY_SOURCE, BYTE, COMM_NULL, Count, ERRHANDLER_NULL, FAREWELL, Functions, GROUP_NULL, Handle,
     MAX_ERROR_STRING, MAX_LIBRARY_VERSION_STRING, MESSAGE_NULL, REQUEST_NULL, SUCCESS, Status, TAG,
     THREAD_MULTIPLE, VERSION, WORLD,
 };
@@ -365,14 +365,14 @@ impl Table {
         Ok(pending)
     }
 
-    /// Begins to receive the next message of a rank, if one has come of at most so many bytes.
+    /// Begins to receive the next message of a rank, or of any, if one has come of at most so many bytes.
     ///
     /// # Errors
     /// Of MPI; and when the message is longer.
     pub(super) fn receive(
         &'static self,
         comm: Comm,
-        from: usize,
+        from: Option<usize>,
         class: Class,
         most: usize,
         memory: &mut Memory,
@@ -380,7 +380,7 @@ impl Table {
         let (mut flag, mut message) = (0, MESSAGE_NULL);
         let mut status = Status::default();
         let f = &self.functions;
-        let (source, comm) = (from as c_int, comm.handle);
+        let (source, comm) = (from.map_or(ANY_SOURCE, |from| from as c_int), comm.handle);
         // SAFETY: it writes numbers and a handle of this frame.
         let code =
             unsafe { (f.probe)(source, class.tag(), comm, &mut flag, &mut message, &mut status) };

@@ -129,9 +129,7 @@ impl Known {
     pub(super) fn lease(&self) -> &Lease {
         self.lease.as_ref().expect("it is there until this is dropped")
     }
-}
 
-impl Known {
     /// Has NCCL forget it now.
     pub(super) fn forget(mut self) -> Result<()> {
         group::refuse(self.inner.library(), self.lease().end())?;

@@ -50,8 +50,8 @@ impl<T: Plain> Symmetric<T> {
     ///
     /// # Errors
     /// [`Error::Late`](crate::Error::Late) at the deadline: no signal is lost, and it can be waited for again.
-    /// [`Error::PeerLost`](crate::Error::PeerLost) when the rank is gone, which ends the group; and what has ended it, if the
-    /// group has ended.
+    /// [`Error::PeerLost`](crate::Error::PeerLost) when the rank is gone, which ends the group; and what has ended it, if
+    /// the group has ended.
     #[inline]
     pub fn wait_signal(&self, from: impl Into<Rank>, channel: usize) -> Result<()> {
         let from = self.index(from)?;
@@ -90,8 +90,8 @@ impl<T: Plain> Symmetric<T> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Late`](crate::Error::Late) at the deadline and [`Error::PeerLost`](crate::Error::PeerLost) when a rank is gone, each of which ends
-    /// the group; and what has ended it, if the group has ended.
+    /// [`Error::Late`](crate::Error::Late) at the deadline and [`Error::PeerLost`](crate::Error::PeerLost) when a rank is
+    /// gone, each of which ends the group; and what has ended it, if the group has ended.
     pub fn barrier(&self, channel: usize) -> Result<()> {
         self.index(self.rank())?;
         self.check_channel(channel)?;

@@ -3,6 +3,7 @@
 
 mod among;
 mod apart;
+mod child;
 mod failure;
 mod fork;
 mod hearsay;

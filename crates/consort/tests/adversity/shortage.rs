@@ -5,8 +5,8 @@ use std::time::Instant;
 use std::{fs, process};
 
 use consort::{Error, ErrorKind, ReduceOp};
-use consort_testkit::{ControlGroup, Ranks, ranks, skip};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use consort_testkit::{ControlGroup, Ranks, limit, ranks, skip, used_addresses};
+use rustix::process::Resource;
 
 use crate::meet::{SOON, invited, meet, works};
 
@@ -223,18 +223,6 @@ fn named(error: &Error, why: &str) {
     let Error::Unable { rank: 1, reason, .. } = error else { panic!("{error}") };
     assert!(reason.starts_with(why), "{error}");
     assert_eq!(error.kind(), ErrorKind::System);
-}
-
-/// Limits this process; `None` as far as it may.
-fn limit(resource: Resource, bytes: Option<u64>) {
-    let maximum = getrlimit(resource).maximum;
-    setrlimit(resource, Rlimit { current: bytes.or(maximum), maximum }).unwrap();
-}
-
-fn used_addresses() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
 const MIB: u64 = 1 << 20;

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test ends with the first surprise")]
 
 mod agreement;
+#[path = "../adversity/child.rs"]
+mod child;
 mod endings;
 mod failures;
 mod meeting;

@@ -3,6 +3,7 @@
 use consort::{Engine, Error, Transport};
 use consort_testkit::{Mpi, Ranks, skip};
 
+use super::child::in_a_child;
 use super::{invited, ranks, works};
 
 #[test]
@@ -48,6 +49,27 @@ fn a_process_can_meet_again_after_it_has_left() {
         }
     });
     found.expect_all();
+}
+
+#[test]
+fn a_forked_child_is_told_that_mpi_is_its_parents_and_the_group_goes_on() {
+    let ranks = match ranks(2) {
+        Ok(ranks) => ranks,
+        Err(reason) => return skip(reason),
+    };
+    let found = ranks.start(|ctx| {
+        let group = invited(ctx, Transport::Auto).init().unwrap();
+        works(&group);
+        let mut found = in_a_child(|| {
+            let tried = invited(ctx, Transport::Auto).epoch(1).init();
+            vec![tried.map_or_else(|error| error.to_string(), |_| "a group".to_owned())]
+        });
+        works(&group);
+        found.remove(0)
+    });
+    for told in found.expect_all() {
+        assert!(told.starts_with("MPI cannot be used: this process was forked from"), "{told}");
+    }
 }
 
 #[test]

@@ -106,7 +106,8 @@ impl Hall {
         if state.arrived == self.local_world {
             state.arrived = 0;
             drop(state);
-            self.meet_hosts(number)?;
+            // If they cannot be met, the ranks that wait here would do so until this start of them ends.
+            self.meet_hosts(number).inspect_err(|_| self.close())?;
             self.lock().passed += 1;
             self.changed.notify_all();
             return Ok(());

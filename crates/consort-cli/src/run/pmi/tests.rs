@@ -1,7 +1,8 @@
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
+use std::time::Duration;
 
-use consort_store::{MemStore, Store};
+use consort_store::{MemStore, PrefixStore, Store};
 use proptest::prelude::*;
 
 use super::hall::{Hall, Over, mapping};
@@ -98,7 +99,11 @@ fn hosts_that_have_as_many_ranks_are_said_together() {
 
 /// The halls of so many hosts that have two ranks each.
 fn halls(nodes: u32) -> Vec<Hall> {
-    let store: Arc<dyn Store> = Arc::new(MemStore::new());
+    halls_at(nodes, &(Arc::new(MemStore::new()) as Arc<dyn Store>))
+}
+
+/// The same, which meet in this store.
+fn halls_at(nodes: u32, store: &Arc<dyn Store>) -> Vec<Hall> {
     let place = |node| Placement {
         job: "j".to_owned(),
         epoch: 3,
@@ -114,7 +119,7 @@ fn halls(nodes: u32) -> Vec<Hall> {
         store: String::new(),
         secret_file: "".into(),
     };
-    (0..nodes).map(|node| Hall::new(&place(node), &store)).collect()
+    (0..nodes).map(|node| Hall::new(&place(node), store)).collect()
 }
 
 #[test]
@@ -155,6 +160,25 @@ fn those_who_wait_for_one_that_does_not_come_are_sent_away_at_the_end() {
             }
         });
     }
+}
+
+#[test]
+fn all_ranks_of_a_host_hear_that_the_others_cannot_be_met() {
+    let store: Arc<dyn Store> = Arc::new(MemStore::new());
+    // Where hosts are counted there is something that is no number.
+    PrefixStore::new("j/3/pmi", store.clone()).set("arrived/0", b"many").unwrap();
+    let hall = Arc::new(halls_at(2, &store).remove(0));
+    let (say, hear) = mpsc::channel();
+    for _ in 0..2 {
+        let (hall, say) = (hall.clone(), say.clone());
+        thread::spawn(move || say.send(hall.meet()).unwrap());
+    }
+    let both = [(); 2].map(|()| hear.recv_timeout(Duration::from_secs(10)).unwrap());
+    let count = |is: fn(&Over) -> bool| {
+        both.iter().flat_map(|it| it.as_ref().err()).filter(|it| is(it)).count()
+    };
+    assert_eq!(count(|it| matches!(it, Over::Store(_))), 1, "{both:?}");
+    assert_eq!(count(|it| matches!(it, Over::Closed)), 1, "{both:?}");
 }
 
 /// The ranks of each host, as a library reads them from a mapping.

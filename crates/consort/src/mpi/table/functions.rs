@@ -173,6 +173,7 @@ pub(super) const REQUEST_NULL: Handle = Handle(0x180);
 pub(super) const GROUP_NULL: Handle = Handle(0x108);
 pub(super) const COMM_NULL: Handle = Handle(0x100);
 pub(super) const MESSAGE_NULL: Handle = Handle(0x128);
+pub(super) const ANY_SOURCE: c_int = -1;
 pub(super) const BYTE: Handle = Handle(0x247);
 /// The tag of messages: they are told apart by what they say.
 pub(super) const TAG: c_int = 1;

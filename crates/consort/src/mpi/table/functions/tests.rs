@@ -100,6 +100,7 @@ fn numbers() -> Vec<(String, usize)> {
         ("MPI_ABI_VERSION".to_owned(), VERSION as usize),
         ("MPI_SUCCESS".to_owned(), SUCCESS as usize),
         ("MPI_THREAD_MULTIPLE".to_owned(), THREAD_MULTIPLE as usize),
+        ("-MPI_ANY_SOURCE".to_owned(), -ANY_SOURCE as usize),
         ("MPI_MAX_ERROR_STRING".to_owned(), MAX_ERROR_STRING),
         ("MPI_MAX_LIBRARY_VERSION_STRING".to_owned(), MAX_LIBRARY_VERSION_STRING),
         ("MPI_STATUS_IGNORE".to_owned(), 0),
