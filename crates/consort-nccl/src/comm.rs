@@ -356,6 +356,7 @@ impl Communicator {
     pub(crate) fn begin_to_finalize(&self) -> Result<()> {
         let mut state = lock(&self.state);
         match state.stage {
+            window::let_go_all_of(self.number);
             Stage::Ready => {
                 state.stage = Stage::Finalizing;
                 Ok(())
@@ -381,7 +382,7 @@ impl Communicator {
     pub(crate) fn leave(&self) {
         self.settle();
         self.turns.drain();
-        window::forget_all_of(self.number);
+        let holds = window::forget_all_of(self.number);
         let service = lock(&self.service).take();
         drop(service);
         let mut state = lock(&self.state);
@@ -408,6 +409,8 @@ impl Communicator {
         // Whoever aborts does not wait for this.
         let group = self.bond()?.group.split(Some(0), 0)?;
         let group = group.ok_or_else(|| Failure::usage("there is no group for windows"))?;
+        // Nobody writes to windows any more.
+        drop(holds);
         let started = Arc::new(Service::start(group)?);
         *lock(&self.service) = Some(started.clone());
         Ok(started)
