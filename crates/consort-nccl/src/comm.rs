@@ -5,6 +5,7 @@ use std::ffi::c_int;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use consort::{Dtype, Group, ReduceOp};
+use consort_sys::origin::Origin;
 
 use crate::config::Settings;
 use crate::failure::{Failure, Result, catch};
@@ -22,6 +23,8 @@ use crate::window::{self, Service};
 #[derive(Debug)]
 pub(crate) struct Communicator {
     number: usize,
+    /// Whose it is: a child that was forked from it has none of its threads.
+    origin: Origin,
     pub(crate) settings: Settings,
     /// Its calls, in their order.
     pub(crate) turns: Arc<Turns>,
@@ -122,6 +125,7 @@ impl Communicator {
         let state = State { stage: Stage::Forming, bond: None, failure: None, births: 0 };
         let comm = Arc::new(Self {
             number: comms.last * STEP,
+            origin: Origin::here(),
             settings,
             turns: Arc::default(),
             device,
@@ -138,8 +142,28 @@ impl Communicator {
     /// The one that C calls so.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is none, and in a forked child of the process whose it is.
     pub(crate) fn find(handle: Handle) -> Result<Arc<Self>> {
+        let comm = Self::any(handle)?;
+        if comm.origin.is_here() { Ok(comm) } else { Err(Failure::forked("comm")) }
+    }
+
+    /// As [`find`](Self::find), and C cannot find it any more. None in a forked child, which has nothing to end.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(crate) fn take(handle: Handle) -> Result<Option<Arc<Self>>> {
+        let comm = Self::any(handle)?;
+        comm.forget();
+        if comm.origin.is_here() {
+            return Ok(Some(comm));
+        }
+        // What is in it is its parent's, and would wait for its threads.
+        std::mem::forget(comm);
+        Ok(None)
+    }
+
+    fn any(handle: Handle) -> Result<Arc<Self>> {
         if handle.is_null() {
             return Err(Failure::argument("comm is NULL"));
         }
@@ -332,6 +356,7 @@ impl Communicator {
         if let Some(service) = service {
             service.abort(why);
             service.rest();
+            window::let_go_all_of(self.number);
         }
     }
 
@@ -381,9 +406,11 @@ impl Communicator {
     pub(crate) fn leave(&self) {
         self.settle();
         self.turns.drain();
-        window::forget_all_of(self.number);
+        let holds = window::forget_all_of(self.number);
         let service = lock(&self.service).take();
         drop(service);
+        // Nobody writes to windows any more.
+        drop(holds);
         let mut state = lock(&self.state);
         state.stage = Stage::Destroyed;
         let bond = state.bond.take();

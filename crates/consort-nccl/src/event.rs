@@ -3,14 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
+use consort_sys::origin::Origin;
+
 use crate::failure::{Failure, Result};
 use crate::lock;
 use crate::raw::Handle;
 use crate::stream::Stream;
 
 /// Something that happens on a stream, each time that it is recorded there.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Event {
+    /// Whose streams it is recorded on.
+    origin: Origin,
     last: Mutex<Arc<Moment>>,
 }
 
@@ -25,7 +29,7 @@ struct Moment {
 impl Event {
     /// A new one, which has happened.
     pub(crate) fn create() -> Handle {
-        let event = Self::default();
+        let event = Self { origin: Origin::here(), last: Mutex::default() };
         lock(&event.last).come(Ok(()));
         let mut events = lock(&EVENTS);
         events.last += 1;
@@ -37,8 +41,13 @@ impl Event {
     /// The one that C calls so.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is none, and in a forked child, where its parent's do not happen.
     pub(crate) fn find(handle: Handle) -> Result<Arc<Self>> {
+        let event = Self::known(handle)?;
+        if event.origin.is_here() { Ok(event) } else { Err(Failure::forked("event")) }
+    }
+
+    fn known(handle: Handle) -> Result<Arc<Self>> {
         let events = lock(&EVENTS);
         events.all.get(&handle.number()).cloned().ok_or_else(|| {
             let number = handle.number();
@@ -53,7 +62,7 @@ impl Event {
     /// # Errors
     /// When there is none.
     pub(crate) fn destroy(handle: Handle) -> Result<()> {
-        Self::find(handle)?;
+        Self::known(handle)?;
         lock(&EVENTS).all.remove(&handle.number());
         Ok(())
     }

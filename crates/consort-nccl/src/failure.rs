@@ -38,6 +38,14 @@ impl Failure {
         Self { status: Status::SYSTEM_ERROR, text: text.into() }
     }
 
+    /// What it asks for is that of the process which this one was forked from.
+    pub(crate) fn forked(what: &str) -> Self {
+        Self::usage(format!(
+            "{what} was made in the process that this one was forked from, whose threads a child has not: make \
+             it after the fork"
+        ))
+    }
+
     /// Not a failure: it goes on in the background.
     pub(crate) fn in_progress() -> Self {
         Self { status: Status::IN_PROGRESS, text: String::new() }

@@ -6,6 +6,8 @@ use std::ptr::{self, NonNull};
 use std::sync::Mutex;
 
 use consort::{Source, Target};
+use consort_sys::arena::Shortage;
+use consort_sys::memory::Memory;
 
 use crate::failure::{Failure, Result};
 use crate::lock;
@@ -91,17 +93,13 @@ impl Region {
 /// # Errors
 /// When there is not so much.
 pub(crate) fn allocate(size: usize) -> Result<*mut u8> {
-    let rounded = size.max(1).checked_next_multiple_of(PAGE);
-    let layout = rounded.and_then(|size| Layout::from_size_align(size, PAGE).ok());
-    let Some(layout) = layout else {
-        return Err(Failure::argument(format!("size is {size}, which is more than memory can be")));
-    };
+    let layout = whole_pages(size)?;
     // SAFETY: there is at least a page of it.
     let start = unsafe { alloc_zeroed(layout) };
     if start.is_null() {
         return Err(Failure::system(format!("there is no memory for {size} bytes")));
     }
-    lock(&ALLOCATED).insert(start.expose_provenance(), Given::Private(layout));
+    lock(&ALLOCATED).insert(start.expose_provenance(), Block::new(Given::Private(layout)));
     perturb(Region { address: start.addr(), len: layout.size() });
     Ok(start)
 }
@@ -111,14 +109,35 @@ pub(crate) fn allocate(size: usize) -> Result<*mut u8> {
 /// # Errors
 /// When there is not so much.
 pub(crate) fn allocate_shared(size: usize) -> Result<*mut u8> {
-    let rounded = size.max(1).checked_next_multiple_of(PAGE);
-    let Some(shared) = rounded.and_then(|size| Shared::new(size).ok()) else {
+    let Ok(shared) = Shared::new(whole_pages(size)?.size()) else {
         return allocate(size);
     };
     let address = shared.address();
     perturb(Region { address, len: shared.len() });
-    lock(&ALLOCATED).insert(address, Given::Shared(shared));
+    lock(&ALLOCATED).insert(address, Block::new(Given::Shared(shared)));
     Ok(ptr::with_exposed_provenance_mut(address))
+}
+
+/// So many bytes in whole pages, if they can be had.
+///
+/// # Errors
+/// When they cannot.
+fn whole_pages(size: usize) -> Result<Layout> {
+    let rounded = size.max(1).checked_next_multiple_of(PAGE);
+    let layout = rounded.and_then(|size| Layout::from_size_align(size, PAGE).ok());
+    let Some(layout) = layout else {
+        return Err(Failure::argument(format!("size is {size}, which is more than memory can be")));
+    };
+    let asked = layout.size();
+    if asked >= LOOK_FROM {
+        // The system promises more than there is, and kills who uses it.
+        let memory = Memory::here();
+        if memory.total > 0 && asked as u64 > memory.usable() {
+            let shortage = Shortage { asked, memory, refusal: None };
+            return Err(Failure::system(format!("out of memory: {shortage}")));
+        }
+    }
+    Ok(layout)
 }
 
 /// Has new memory be anything but zero, as that of devices may be, where the C library is told to do so, too.
@@ -137,7 +156,8 @@ fn at_first() -> Option<u8> {
 /// Where other processes find some bytes, and how far behind the beginning of what is there; `None` if they cannot.
 pub(crate) fn place_of(region: Region) -> Option<(Place, usize)> {
     let given = lock(&ALLOCATED);
-    let (&start, Given::Shared(shared)) = given.range(..=region.address).next_back()? else {
+    let (&start, block) = given.range(..=region.address).next_back()?;
+    let Given::Shared(shared) = &block.given else {
         return None;
     };
     let offset = region.address - start;
@@ -145,25 +165,90 @@ pub(crate) fn place_of(region: Region) -> Option<(Place, usize)> {
     is_within.then(|| (shared.place(), offset))
 }
 
+/// Keeps memory from being taken back for as long as the hold is there; `None` if it is not of this library's making.
+///
+/// # Errors
+/// When it begins in a piece of this library's making, and goes on behind its end.
+pub(crate) fn hold(name: &str, region: Region) -> Result<Option<Hold>> {
+    let mut blocks = lock(&ALLOCATED);
+    let before = blocks.range_mut(..=region.address).next_back();
+    let Some((&start, block)) = before.filter(|(start, it)| region.address < *start + it.len())
+    else {
+        return Ok(None);
+    };
+    let left = start + block.len() - region.address;
+    if region.len > left {
+        return Err(Failure::argument(format!(
+            "{name} is {:#x}, and has to have {} bytes: ncclMemAlloc has given {left} from there on",
+            region.address, region.len
+        )));
+    }
+    block.holds += 1;
+    Ok(Some(Hold { start }))
+}
+
+/// A reason not to take memory back.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    start: usize,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if let Some(block) = lock(&ALLOCATED).get_mut(&self.start) {
+            block.holds -= 1;
+        }
+    }
+}
+
 /// Takes it back.
 ///
 /// # Errors
-/// When it is none of this library's.
+/// When it is none of this library's, or there is a window on it, which others write to.
 pub(crate) fn free(buffer: Buffer) -> Result<()> {
     let address = buffer.address();
-    let Some(given) = lock(&ALLOCATED).remove(&address) else {
+    let mut blocks = lock(&ALLOCATED);
+    let Some(block) = blocks.get(&address) else {
         let what =
             format!("ptr is {address:#x}, which ncclMemAlloc has not given, or was freed before");
         return Err(Failure::argument(what));
     };
-    if let Given::Private(layout) = given {
+    if block.holds > 0 {
+        return Err(Failure::usage(format!(
+            "ptr is {address:#x}, and there is a window on it: call ncclCommWindowDeregister, or end the \
+             communicator, before it is freed"
+        )));
+    }
+    let block = blocks.remove(&address);
+    drop(blocks);
+    if let Some(Block { given: Given::Private(layout), .. }) = block {
         // SAFETY: it was given for this layout, and nobody has taken it back.
         unsafe { dealloc(ptr::with_exposed_provenance_mut(address), layout) };
     }
     Ok(())
 }
 
-/// What the program has.
+/// A piece of memory that the program has.
+struct Block {
+    given: Given,
+    /// How many reasons there are not to take it back.
+    holds: usize,
+}
+
+impl Block {
+    fn new(given: Given) -> Self {
+        Self { given, holds: 0 }
+    }
+
+    fn len(&self) -> usize {
+        match &self.given {
+            Given::Private(layout) => layout.size(),
+            Given::Shared(shared) => shared.len(),
+        }
+    }
+}
+
+/// Where it comes from.
 enum Given {
     Private(Layout),
     /// It is taken back when this is dropped.
@@ -171,9 +256,11 @@ enum Given {
 }
 
 /// What the program has, by where it begins.
-static ALLOCATED: Mutex<BTreeMap<usize, Given>> = Mutex::new(BTreeMap::new());
+static ALLOCATED: Mutex<BTreeMap<usize, Block>> = Mutex::new(BTreeMap::new());
 /// What windows have to begin with, too.
 pub(crate) const PAGE: usize = 4096;
+/// To look how much there is takes longer than to give less than this.
+const LOOK_FROM: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -197,6 +284,26 @@ mod tests {
         }
         assert!(allocate(usize::MAX).is_err());
         assert!(allocate_shared(usize::MAX).is_err());
+    }
+
+    #[test]
+    fn what_is_held_is_not_taken_back_and_nothing_is_held_beyond_its_end() {
+        for make in [allocate, allocate_shared] {
+            let start = make(8192).unwrap();
+            // SAFETY: it is there until it is freed.
+            let buffer = unsafe { Buffer::from_raw(start.cast()) };
+            let region = |offset: usize, len| Region { address: start.addr() + offset, len };
+            let holds = [region(0, 8192), region(4096, 1)].map(|it| hold("buff", it).unwrap());
+            for hold in holds {
+                assert!(free(buffer).unwrap_err().text.contains("there is a window on it"));
+                drop(hold.unwrap());
+            }
+            let beyond = hold("buff", region(4096, 4097)).unwrap_err();
+            assert!(beyond.text.contains("given 4096 from there on"), "{}", beyond.text);
+            free(buffer).unwrap();
+        }
+        let mine = [0_u8; 8];
+        assert!(hold("buff", Region { address: mine.as_ptr().addr(), len: 8 }).unwrap().is_none());
     }
 
     #[test]

@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
+use consort_sys::origin::Origin;
+
 use crate::failure::{Failure, Result, catch};
 use crate::lock;
 use crate::raw::Handle;
@@ -18,6 +20,8 @@ pub(crate) type Job = Box<dyn FnOnce() -> Result<()> + Send>;
 #[derive(Debug)]
 pub(crate) struct Stream {
     number: usize,
+    /// Whose thread it has.
+    origin: Origin,
     line: Arc<Line>,
     thread: Option<JoinHandle<()>>,
 }
@@ -61,7 +65,7 @@ impl Stream {
         let mut streams = lock(&STREAMS);
         streams.last += 1;
         let number = FIRST + streams.last * STEP;
-        let stream = Self { number, line, thread: Some(thread) };
+        let stream = Self { number, origin: Origin::here(), line, thread: Some(thread) };
         streams.all.insert(number, Arc::new(stream));
         Ok(Handle::new(number))
     }
@@ -70,8 +74,14 @@ impl Stream {
     /// of it.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is none, and in a forked child, which has no thread for its parent's.
     pub(crate) fn find(handle: Handle) -> Result<Option<Arc<Self>>> {
+        let stream = Self::known(handle)?;
+        stream.as_ref().map_or(Ok(()), |stream| stream.check())?;
+        Ok(stream)
+    }
+
+    fn known(handle: Handle) -> Result<Option<Arc<Self>>> {
         if handle.number() <= PER_THREAD {
             return Ok(None);
         }
@@ -85,9 +95,13 @@ impl Stream {
         }
     }
 
-    /// Takes it from the program. What is still to be done is done.
+    fn check(&self) -> Result<()> {
+        if self.origin.is_here() { Ok(()) } else { Err(Failure::forked("stream")) }
+    }
+
+    /// Takes it from the program. What is still to be done is done; a forked child gives it up.
     pub(crate) fn destroy(handle: Handle) -> Result<()> {
-        let Some(stream) = Self::find(handle)? else {
+        let Some(stream) = Self::known(handle)? else {
             return Err(Failure::argument("stream is NULL"));
         };
         lock(&STREAMS).all.remove(&handle.number());
@@ -139,8 +153,9 @@ impl Stream {
     /// Waits until it has done all that it was given so far.
     ///
     /// # Errors
-    /// The first thing that went wrong since it was last synchronized.
+    /// The first thing that went wrong since it was last synchronized. In a forked child.
     pub(crate) fn synchronize(&self) -> Result<()> {
+        self.check()?;
         let mut state = self.line.state.lock();
         while state.pending > 0 {
             state = self.line.state.wait(state);
@@ -153,6 +168,11 @@ impl Drop for Stream {
     /// Whoever has a call for it has a hold on it, so that there are no more. If there is nothing to do, the
     /// thread ends at once, and is waited for; otherwise when it has done all.
     fn drop(&mut self) {
+        if !self.origin.is_here() {
+            // The thread is the parent's, and may have had the lock.
+            std::mem::forget(self.thread.take());
+            return;
+        }
         let mut state = self.line.state.lock();
         state.is_closed = true;
         let is_idle = state.pending == 0;

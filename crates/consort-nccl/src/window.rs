@@ -27,7 +27,7 @@ use consort::Group;
 
 use crate::failure::{Failure, Result};
 use crate::lock;
-use crate::memory::{PAGE, Region};
+use crate::memory::{Hold, PAGE, Region};
 use crate::raw::{Buffer, Handle};
 
 pub(crate) use self::mailbox::{Signal, Wanted};
@@ -113,7 +113,7 @@ impl Window {
         });
         let near = near.collect();
         // Nobody writes before all can take it.
-        group.barrier()?;
+        group.barrier().inspect_err(|_| service.dismiss(index))?;
         Ok(Self { index, mine, sizes, flags, near, comm, service: service.clone() })
     }
 
@@ -162,9 +162,9 @@ pub(crate) fn reserve() -> Handle {
     Handle::new(FIRST + windows.last * STEP)
 }
 
-/// From here on C finds it.
-pub(crate) fn settle(handle: Handle, window: Window) {
-    lock(&WINDOWS).all.insert(handle.number(), window);
+/// From here on C finds it, and its memory stays.
+pub(crate) fn settle(handle: Handle, window: Window, hold: Option<Hold>) {
+    lock(&WINDOWS).all.insert(handle.number(), Known { window, hold });
 }
 
 /// The one that C calls so.
@@ -183,7 +183,8 @@ pub(crate) fn find(handle: Handle, comm: usize) -> Result<Window> {
 /// # Errors
 /// When there is none.
 pub(crate) fn known(handle: Handle) -> Result<Window> {
-    lock(&WINDOWS).all.get(&handle.number()).cloned().ok_or_else(|| none(handle))
+    let windows = lock(&WINDOWS);
+    windows.all.get(&handle.number()).map(|it| it.window.clone()).ok_or_else(|| none(handle))
 }
 
 /// Whether memory that is to be put somewhere is a communicator's to read: NCCL asks that it be in one of its symmetric
@@ -193,7 +194,7 @@ pub(crate) fn known(handle: Handle) -> Result<Window> {
 /// When it is not.
 pub(crate) fn check_source(comm: usize, data: Region) -> Result<()> {
     let windows = lock(&WINDOWS);
-    let is_in = |window: &Window| {
+    let is_in = |Known { window, .. }: &Known| {
         window.comm == comm && window.flags & SYMMETRIC != 0 && window.mine.has(data)
     };
     if data.len() == 0 || windows.all.values().any(is_in) {
@@ -221,15 +222,34 @@ pub(crate) fn forget(handle: Handle) {
     lock(&WINDOWS).all.remove(&handle.number());
 }
 
-/// C does not find a communicator's any more.
-pub(crate) fn forget_all_of(comm: usize) {
-    lock(&WINDOWS).all.retain(|_, window| window.comm != comm);
+/// Nobody writes to a communicator's any more, so that their memory may go.
+pub(crate) fn let_go_all_of(comm: usize) {
+    drop(holds_of(comm, &mut lock(&WINDOWS)));
+}
+
+/// C does not find a communicator's any more. Gives what keeps their memory, for as long as somebody may write to it.
+pub(crate) fn forget_all_of(comm: usize) -> Vec<Hold> {
+    let mut windows = lock(&WINDOWS);
+    let holds = holds_of(comm, &mut windows);
+    windows.all.retain(|_, known| known.window.comm != comm);
+    holds
+}
+
+fn holds_of(comm: usize, windows: &mut Windows) -> Vec<Hold> {
+    let all = windows.all.values_mut().filter(|known| known.window.comm == comm);
+    all.filter_map(|known| known.hold.take()).collect()
 }
 
 /// All that C knows of.
 struct Windows {
-    all: BTreeMap<usize, Window>,
+    all: BTreeMap<usize, Known>,
     last: usize,
+}
+
+struct Known {
+    window: Window,
+    /// None for memory of the program's own, and when nobody writes to it any more.
+    hold: Option<Hold>,
 }
 
 static WINDOWS: Mutex<Windows> = Mutex::new(Windows { all: BTreeMap::new(), last: 0 });

@@ -27,6 +27,13 @@ fn a_program_in_c_can_make_calls_until_its_very_end() {
 }
 
 #[test]
+fn a_child_that_a_program_in_c_forks_uses_nothing_of_its_parent() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile(folder.path(), &here("tests/forked.c")) else { return };
+    succeed(ranks_of(&program, &[], 1));
+}
+
+#[test]
 fn a_program_in_c_runs_under_the_launcher() {
     let folder = tempfile::tempdir().unwrap();
     let launcher = built("../consort");

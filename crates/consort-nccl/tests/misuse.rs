@@ -7,6 +7,7 @@ use std::ffi::{CStr, c_int, c_void};
 use consort_nccl::api::collectives::*;
 use consort_nccl::api::communicators::*;
 use consort_nccl::api::device::*;
+use consort_nccl::api::driver::{cuMemAlloc_v2, cuMemFree_v2};
 use consort_nccl::api::extensions::*;
 use consort_nccl::api::library::*;
 use consort_nccl::api::memory::*;
@@ -196,6 +197,20 @@ fn memory_is_taken_back_once() {
     fails(ncclCommDeregister(comm, handle), BAD, "deregistered before");
     fails(ncclCommRegister(comm, null(), 100, out(&mut handle)), BAD, "buff is NULL");
     ok(ncclCommDestroy(comm));
+}
+
+#[test]
+fn memory_that_is_not_there_is_not_promised() {
+    let mut memory: *mut c_void = std::ptr::null_mut();
+    let status = ncclMemAlloc(out(&mut memory), 1 << 46);
+    fails(status, Status::SYSTEM_ERROR, "ncclMemAlloc: out of memory: no memory for 64.0 TiB");
+    assert!(memory.is_null());
+    ok(ncclMemAlloc(out(&mut memory), 1 << 20));
+    ok(ncclMemFree(at(memory)));
+    let mut address = 0_u64;
+    assert_eq!(cuMemAlloc_v2(out(&mut address), 1 << 46), 2, "CUDA_ERROR_OUT_OF_MEMORY");
+    assert_eq!(cuMemAlloc_v2(out(&mut address), 1 << 20), 0);
+    assert_eq!(cuMemFree_v2(at(std::ptr::with_exposed_provenance_mut(address as usize))), 0);
 }
 
 #[test]

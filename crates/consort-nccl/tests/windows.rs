@@ -232,6 +232,31 @@ fn who_waits_for_a_dead_rank_is_told() {
     assert!(matches!(job.wait()[..], [Outcome::Done(()), Outcome::Signalled(9)]));
 }
 
+/// A peer that puts what is no longer there would end the process whose memory it was.
+#[test]
+fn memory_stays_until_its_window_is_closed_and_no_window_is_larger_than_it() {
+    ranks(2, |ctx| {
+        let comm = meet(ctx);
+        let (me, other) = (ctx.rank() as usize, 1 - ctx.rank() as usize);
+        let memory = room(4096);
+        let mut window = Handle::NULL;
+        let larger = ncclCommWindowRegister(comm, at(memory), 65_536, out(&mut window), 1);
+        fails(larger, Status::INVALID_ARGUMENT, "ncclMemAlloc has given 4096 from there on");
+        let window = open(comm, memory, 4096);
+        fails(ncclMemFree(at(memory)), Status::INVALID_USAGE, "there is a window on it");
+        let data = lay(&[me as f32 + 7.0; 25], memory, 2048);
+        ok(put(data, other, window, 0, comm, NOW));
+        ok(wait(&[other], 1, comm, NOW));
+        assert_eq!(numbers(memory, 25), [other as f32 + 7.0; 25]);
+        ok(ncclCommWindowDeregister(comm, window));
+        ok(ncclMemFree(at(memory)));
+        let left_open = room(4096);
+        open(comm, left_open, 4096);
+        ok(ncclCommDestroy(comm));
+        ok(ncclMemFree(at(left_open)));
+    });
+}
+
 #[test]
 fn windows_are_looked_at() {
     let comms = all_here(1);

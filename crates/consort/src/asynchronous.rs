@@ -5,6 +5,8 @@ use std::sync::Arc;
 use consort_store::Deadline;
 use consort_sys::dtype::ReduceOp;
 
+use consort_sys::view::Space;
+
 use crate::buffer::{Buffer, Input};
 use crate::error::Result;
 use crate::group::{Group, Rank};
@@ -262,8 +264,13 @@ impl Group {
     #[track_caller]
     pub(crate) fn start<C: GivesBack>(&self, mut call: C) -> Begun<C::Buffers> {
         let checked = owned::check(&mut call, self.rank(), self.world());
-        let checked = checked
-            .and_then(|(operation, space)| Ok((self.backend_for(space)?.clone(), operation)));
+        let checked = checked.and_then(|(operation, space)| {
+            let backend = self.backend_for(space)?;
+            if let Some(Space::Device(_)) = space {
+                owned::check_by(&**backend, &mut call)?;
+            }
+            Ok((backend.clone(), operation))
+        });
         let (backend, operation) = match checked {
             Ok(checked) => checked,
             Err(error) => return Err(owned::refuse(call, error)),

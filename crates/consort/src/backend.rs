@@ -144,6 +144,15 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// When the call failed. All later ones fail too.
     fn run(&self, call: &Call<'_>, terms: Terms) -> Result<u64>;
 
+    /// Whether it can carry out a call that makes sense otherwise. One on the memory of a device is asked about before
+    /// it is [submitted](Self::submit).
+    ///
+    /// # Errors
+    /// When it cannot. The call is not made then.
+    fn check(&self, _call: &Call<'_>) -> Result<()> {
+        Ok(())
+    }
+
     /// Takes calls to be carried out later, and returns at once. What came of them is said by
     /// [finishing](Job::finish) the job. Returns which of the group's calls the first one is.
     fn submit(&self, job: Job) -> u64;

@@ -54,6 +54,11 @@ impl Group {
             Recorder { group: self, parts: Vec::new(), mark: Mark::default(), space: None };
         let tickets = record(&mut recorder)?;
         let backend = self.backend_for(recorder.space)?.clone();
+        if let Some(Space::Device(_)) = recorder.space {
+            for part in &mut recorder.parts {
+                backend.check(&part.call(&mut Lists::default()))?;
+            }
+        }
         if !tickets.bear(&recorder.mark) {
             let what = "a ticket is from other calls than those that were noted here";
             return Err(Error::Argument(what.to_owned()));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use consort_sys::dtype::{Element, ReduceOp};
 use consort_sys::view::{Source, Space, Target};
 
-use crate::backend::Terms;
+use crate::backend::{Backend, Terms};
 use crate::buffer::{Buffer, Input};
 use crate::call::{Call, Inputs, Outputs};
 use crate::commission::{Known, Settle};
@@ -261,6 +261,14 @@ pub(crate) fn check(
     let call = call.call(&mut lists);
     let space = call.check(me, world)?;
     Ok((call.operation().name(), space))
+}
+
+/// Whether whoever is to carry out a call can.
+///
+/// # Errors
+/// When it cannot.
+pub(crate) fn check_by(backend: &dyn Backend, call: &mut impl OwnedCall) -> Result<()> {
+    backend.check(&call.call(&mut Lists::default()))
 }
 
 /// The error of a call that was not made, with its buffers.

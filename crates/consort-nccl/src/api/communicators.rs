@@ -76,8 +76,9 @@ exports! {
         if comm.is_null() {
             return Ok(());
         }
-        let comm = Communicator::find(comm)?;
-        comm.forget();
+        let Some(comm) = Communicator::take(comm)? else {
+            return Ok(());
+        };
         comm.leave();
         Ok(())
     }
@@ -88,8 +89,9 @@ exports! {
         if comm.is_null() {
             return Ok(());
         }
-        let comm = Communicator::find(comm)?;
-        comm.forget();
+        let Some(comm) = Communicator::take(comm)? else {
+            return Ok(());
+        };
         comm.abort();
         // What it was doing has failed, and is over when this returns: its memory is the program's again.
         comm.turns.drain();

@@ -9,7 +9,7 @@ use crate::comm::Communicator;
 use crate::deed::{Deed, rank_called};
 use crate::failure::{Failure, Result};
 use crate::kind;
-use crate::memory::Region;
+use crate::memory::{self, Region};
 use crate::raw::{Buffer, Handle, In, Out};
 use crate::stream::Stream;
 use crate::window::{self, Signal, Wanted, Window};
@@ -43,6 +43,7 @@ exports! {
             let comm = Communicator::find(comm)?;
             comm.bond()?;
             let mine = Window::check(buff, size, winFlags)?;
+            let hold = memory::hold("buff", mine)?;
             let handle = window::reserve();
             win.set("win", handle)?;
             let of = comm.clone();
@@ -50,7 +51,7 @@ exports! {
                 let service = of.service()?;
                 let number = of.handle().number();
                 let opened = Window::open(&service, &of.bond()?.group, number, mine, winFlags)?;
-                window::settle(handle, opened);
+                window::settle(handle, opened, hold);
                 Ok(None)
             };
             let settings = comm.settings.clone();

@@ -7,6 +7,7 @@ mod failures;
 mod making;
 mod memory;
 mod records;
+mod refusals;
 mod results;
 mod stage;
 mod streams;

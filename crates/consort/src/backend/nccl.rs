@@ -21,6 +21,7 @@ mod agreement;
 mod issue;
 mod joining;
 mod order;
+mod parts;
 mod side;
 mod watch;
 mod worker;
@@ -107,6 +108,7 @@ impl Inner {
         wait: &Wait<'_>,
     ) -> Result<()> {
         self.agree(told, wait)?;
+        self.agree_on_parts(call, wait)?;
         let Some(done) = self.launch(call, streams.after(), wait)? else { return Ok(()) };
         let done = Arc::new(done);
         streams.tell(&done);
@@ -228,6 +230,10 @@ impl Backend for Nccl {
 
     fn capabilities(&self) -> &Capabilities {
         &CAPABILITIES
+    }
+
+    fn check(&self, call: &Call<'_>) -> Result<()> {
+        self.inner.check(call)
     }
 
     fn run(&self, call: &Call<'_>, terms: Terms) -> Result<u64> {

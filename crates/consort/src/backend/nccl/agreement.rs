@@ -46,21 +46,25 @@ impl Inner {
     /// Ends the group because a rank is about to make another call.
     #[cold]
     fn differ(&self, wait: &Wait<'_>, rank: usize, theirs: &[u64]) -> Error {
-        let told = Description::unpack([theirs[0], theirs[1]]);
+        let (told, number) = (Description::unpack([theirs[0], theirs[1]]), theirs[3]);
         let theirs = told.map_or_else(
             || "a call of another version".to_owned(),
             |it| OnDevices(&it).to_string(),
         );
         let mine = wait.call.to_string();
-        let theirs = if mine == theirs { theirs + " with another factor" } else { theirs };
+        let theirs = match (mine == theirs, number) {
+            (true, number) if number != wait.number => format!("{theirs} as its call {number}"),
+            (true, _) => theirs + " with another factor",
+            (false, _) => theirs,
+        };
         self.decide(Cause::Differs { number: wait.number, mine, rank: rank as u32, theirs })
     }
 }
 
-/// What has to be the same on all ranks: the call in two words, and a digest of all that it is.
+/// What has to be the same on all ranks: the call in two words, a digest of all that it is, and which it is.
 fn words(call: &Description, number: u64) -> [u64; WORDS] {
     let [call_word, extent] = call.pack();
-    [call_word, extent, call.digest(number)]
+    [call_word, extent, call.digest(number), number]
 }
 
-const WORDS: usize = 3;
+const WORDS: usize = 4;

@@ -1,15 +1,18 @@
 //! How the ranks of a group come to have a communicator.
 
 use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use consort_store::Deadline;
 
+use super::watch::LAST_BREATH;
 use super::{Inner, Nccl, Order, why_give_up};
 use crate::device::{Device, Driver, Stream};
 use crate::engine::{Cause, Lookout, Waiting};
 use crate::error::{Error, Result};
 use crate::group::Group;
-use crate::nccl::{Bootstrap, Comm, Config, Library, UniqueId, watched};
+use crate::nccl::{self, Bootstrap, Comm, Config, Library, UniqueId, watched};
 
 impl Nccl {
     /// For the calls of a group on these devices, of which this rank has one. All ranks call it.
@@ -31,7 +34,15 @@ impl Nccl {
 /// there.
 #[cold]
 pub(super) fn in_the_group(group: &Group, lookout: &Lookout, call: &str, error: Error) -> Error {
-    match (group.error(), error) {
+    // Another rank may have given up because of what this one is about to hear.
+    let is_told_soon = matches!(error, Error::PeerUnable { call: "among", .. });
+    let began = Instant::now();
+    let mut known = group.error();
+    while known.is_none() && is_told_soon && began.elapsed() < LAST_BREATH {
+        thread::sleep(Duration::from_millis(1));
+        known = group.error();
+    }
+    match (known, error) {
         (Some(known), _) => known,
         // Who was looked at a moment ago is not looked at again by those who only ask.
         (None, Error::PeerLost { rank, waited, .. }) => {
@@ -96,15 +107,17 @@ pub(super) fn meet(
         return Err("rank 0 has no id to meet by".to_owned());
     }
     let id = UniqueId::from_bytes(&bytes).map_err(|error| error.to_string())?;
-    // NCCL takes the device that is this thread's.
-    device.make_current().map_err(|error| error.to_string())?;
     let config = Config::new().timeout(control.timeout());
     let (lookout, until) = (lookout.clone(), Deadline::after(control.timeout()));
-    let comm = watched(
-        move || why_give_up(&lookout, until),
-        || Comm::init_rank_with(library, world, &id, me, &config),
-    );
-    comm.map_err(|error| error.to_string())
+    // NCCL takes the device that is this thread's.
+    let comm = device.inside(|| {
+        let ask = move || why_give_up(&lookout, until);
+        watched(ask, || Comm::init_rank_with(library, world, &id, me, &config))
+    });
+    comm.map_err(|error| error.to_string())?.map_err(|error| match error {
+        nccl::Error::GivenUp { .. } | nccl::Error::Deadline { .. } => format!("{IN_VAIN}: {error}"),
+        error => error.to_string(),
+    })
 }
 
 /// Tells the others what this rank lacks, if it does, and hears what they lack.
@@ -120,7 +133,10 @@ pub(super) fn report(control: &Group, call: &'static str, lack: Option<&String>)
     }
     let mut all = vec![0_u8; TEXT * control.world()];
     control.all_gather(&mine, &mut all)?;
-    let Some(rank) = all.chunks_exact(TEXT).position(|text| text[0] != 0) else { return Ok(()) };
+    let lacks = || all.chunks_exact(TEXT).enumerate().filter(|(_, text)| text[0] != 0);
+    // Whoever has waited in vain has done so for one that lacks something itself.
+    let own = lacks().find(|(_, text)| !text[1..].starts_with(IN_VAIN.as_bytes()));
+    let Some((rank, _)) = own.or_else(|| lacks().next()) else { return Ok(()) };
     let text = &all[rank * TEXT + 1..(rank + 1) * TEXT];
     let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
     let reason = String::from_utf8_lossy(&text[..end]).into_owned();
@@ -131,5 +147,7 @@ pub(super) fn report(control: &Group, call: &'static str, lack: Option<&String>)
 const NAME: &str = "(devices)";
 /// What ranks are in meanwhile.
 const MAKING: &str = "the first call on devices";
+/// How the reason begins of one that lacks nothing but the others.
+const IN_VAIN: &str = "it has waited for the others in vain";
 /// How many bytes a reason may have.
 const TEXT: usize = 512;

@@ -89,7 +89,6 @@ fn carry_out(inner: &Inner, place: Place, mut job: Job) {
             let streams = job.take_streams(index);
             let mut lists = Lists::default();
             let call = job.call(index, &mut lists);
-            inner.check(&call)?;
             inner.carry_out(&call, (terms, streams), number, until)
         })
     });
