@@ -34,43 +34,15 @@ use crate::error::Error;
 /// Does something with the type that numbers of a dtype have.
 macro_rules! with_type {
     ($dtype:expr, $type:ident => $body:expr) => {
+        with_type!(@ $dtype, $type => $body;
+            F32: f32, F64: f64, F16: f16, BF16: bf16, U8: u8, U32: u32, I16: i16, I32: i32, I64: i64)
+    };
+    (@ $dtype:expr, $type:ident => $body:expr; $($name:ident: $number:ty),*) => {
         match $dtype {
-            DType::F32 => {
-                type $type = f32;
+            $(DType::$name => {
+                type $type = $number;
                 $body
-            }
-            DType::F64 => {
-                type $type = f64;
-                $body
-            }
-            DType::F16 => {
-                type $type = f16;
-                $body
-            }
-            DType::BF16 => {
-                type $type = bf16;
-                $body
-            }
-            DType::U8 => {
-                type $type = u8;
-                $body
-            }
-            DType::U32 => {
-                type $type = u32;
-                $body
-            }
-            DType::I16 => {
-                type $type = i16;
-                $body
-            }
-            DType::I32 => {
-                type $type = i32;
-                $body
-            }
-            DType::I64 => {
-                type $type = i64;
-                $body
-            }
+            })*
             other => bail!("a tensor of {} cannot travel", other.as_str()),
         }
     };
