@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test ends with the first surprise")]
 
 mod adjoint;
+#[path = "../adversity/child.rs"]
+mod child;
 mod coalesced;
 mod disagreement;
 mod exercise;
