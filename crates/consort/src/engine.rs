@@ -7,6 +7,7 @@
 
 mod audit;
 mod company;
+mod deadlines;
 mod diary;
 mod drive;
 mod fate;
@@ -28,6 +29,7 @@ mod verdict;
 mod wired;
 
 pub(crate) use self::audit::Audited;
+pub(crate) use self::deadlines::Deadlines;
 pub(crate) use self::lane::{Lane, Neighbour, Place};
 pub(crate) use self::lookout::{Lookout, Stakes, Stuck};
 pub(crate) use self::mixed::Mixed;

@@ -1,12 +1,12 @@
 //! What ranks hear when something fails while devices work for them.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use consort::Error;
 use consort_testkit::Outcome;
 
-use crate::stage::{all_heard_of_rank_1, download, meet, with_devices};
+use crate::stage::{LONG, all_heard_of_rank_1, download, meet, with_devices};
 use crate::sums::{next, sum};
 
 #[test]
@@ -38,6 +38,32 @@ fn a_rank_that_does_not_come_is_named() {
         }
         let error = next(&group.within(Duration::from_millis(500)), &[1.0; 8]).unwrap_err();
         assert!(matches!(&error, Error::Late { missing, .. } if missing[..] == [1]), "{error}");
+        ctx.reach("heard");
+    });
+    job.await_point(0, "heard");
+    job.await_point(2, "heard");
+    job.tell("over", &());
+    job.expect_all();
+}
+
+#[test]
+fn calls_before_another_keep_its_deadline() {
+    let mut job = with_devices(3).start(|ctx| {
+        let group = meet(ctx);
+        next(&group, &[1.0; 8]).unwrap();
+        if group.rank() == 1 {
+            return ctx.told("over");
+        }
+        let began = Instant::now();
+        let patient = group.call_async(sum(&group, &[1.0; 8])).unwrap();
+        let hasty = group.within(Duration::from_millis(500));
+        let hasty = hasty.call_async(sum(&group, &[1.0; 8])).unwrap();
+        let errors = [patient, hasty].map(|work| work.wait().unwrap_err().error);
+        assert!(began.elapsed() < LONG / 2, "after {:?}", began.elapsed());
+        for error in errors {
+            assert!(matches!(&error, Error::Late { missing, .. } if missing[..] == [1]), "{error}");
+            assert!(error.to_string().contains("all_reduce(sum) of 8 f32 on devices"), "{error}");
+        }
         ctx.reach("heard");
     });
     job.await_point(0, "heard");

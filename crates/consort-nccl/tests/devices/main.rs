@@ -6,6 +6,7 @@
 mod failures;
 mod making;
 mod memory;
+mod older;
 mod records;
 mod refusals;
 mod results;

@@ -1,12 +1,13 @@
 //! What ranks hear when something fails while they make an engine for their devices.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use consort::Error;
-use consort_testkit::{Context, Job, Outcome};
+use consort_testkit::{Context, Job, Outcome, skip};
 
-use crate::stage::{all_heard_of_rank_1, meet, with_devices};
+use crate::older::find_older;
+use crate::stage::{LONG, all_heard_of_rank_1, meet, with_devices};
 use crate::sums::next;
 
 #[test]
@@ -23,6 +24,30 @@ fn ranks_that_wait_for_one_that_gives_up_the_group_hear_of_it() {
             assert!(error.to_string().contains("the data has run out"), "{error}");
         })
         .expect_all();
+}
+
+#[test]
+fn a_rank_whose_nccl_fails_is_named_at_once_and_the_group_goes_on_without_devices() {
+    let done = with_devices(3)
+        .start(|ctx| {
+            if ctx.rank() == 1 && !find_older(&ctx.dir().join("libunable.so"), &["-DUNABLE"]) {
+                return false;
+            }
+            let group = meet(ctx);
+            let began = Instant::now();
+            let error = next(&group, &[1.0; 8]).unwrap_err();
+            assert!(matches!(error, Error::PeerUnable { rank: 1, .. }), "{error}");
+            let told = "cannot do its part of a communicator of NCCL: ncclCommInitRank";
+            assert!(error.to_string().contains(told), "{error}");
+            assert!(began.elapsed() < LONG / 2, "after {:?}", began.elapsed());
+            group.barrier().unwrap();
+            assert_eq!(next(&group, &[1.0]).unwrap_err().to_string(), error.to_string());
+            true
+        })
+        .expect_all();
+    if done.contains(&false) {
+        skip("there is no C compiler that makes an NCCL which fails");
+    }
 }
 
 #[test]

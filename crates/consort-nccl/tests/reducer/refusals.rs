@@ -77,6 +77,24 @@ fn what_takes_kernels_is_refused_when_the_reducer_is_made() {
 }
 
 #[test]
+fn another_device_than_the_groups_is_refused_on_all_ranks() {
+    let told = with_devices(3)
+        .start(|ctx| {
+            let group = meet(ctx);
+            let reducer = on_device(&group, Options::new());
+            let number = if group.rank() == 1 { 9 } else { group.local_rank() as u16 };
+            let other = consort::device::Driver::load().unwrap().device(number).unwrap();
+            let options = Options::new().on_device(other);
+            let error = Reducer::new(&group, vec![one("w", Dtype::F32)], options).unwrap_err();
+            step(&group, &reducer);
+            error.to_string()
+        })
+        .expect_all();
+    let words = "Options::on_device says device 9, and the group's calls on devices are carried out on device 1";
+    assert!(told.iter().all(|text| text.contains("rank 1") && text.contains(words)), "{told:?}");
+}
+
+#[test]
 fn what_cannot_be_done_with_a_pass_is_refused_and_the_pass_goes_on() {
     with_devices(2)
         .start(|ctx| {

@@ -60,10 +60,17 @@ impl Settings {
 /// anything depends on it, and by all. Every rank has to call it.
 ///
 /// # Errors
-/// On every rank, when one has no device or nothing that makes calls on them, or when numbers of a dtype are not
-/// averaged there; and why the group has ended, if it has.
+/// On every rank, when one has no device or nothing that makes calls on them, or another device than its group uses,
+/// or when numbers of a dtype are not averaged there; and why the group has ended, if it has.
 pub(crate) fn try_out(group: &Group, device: &Device, parameters: &[Parameter]) -> Result<()> {
-    let memory = Memory::on_device(LINE, device);
+    let memory = match group.device_in_use()? {
+        Some(other) if other != device.number() => Err(Error::Argument(format!(
+            "Options::on_device says device {}, and the group's calls on devices are carried out on device {other}: \
+             that of its first such call",
+            device.number()
+        ))),
+        _ => Memory::on_device(LINE, device),
+    };
     all_well(group, "use its device", memory.as_ref().err().map(Error::to_string))?;
     let mut memory = memory?;
     let mut tried = BTreeSet::new();

@@ -42,7 +42,7 @@ use super::{Backend, Capabilities, Terms};
 use crate::call::{Call, Description, Operation, Within};
 use crate::delivery::Delivery;
 use crate::device::{Device, Event, Stream, Streams};
-use crate::engine::{Cause, Lookout, Waiting};
+use crate::engine::{Cause, Deadlines, Lookout, Waiting};
 use crate::error::{Error, Result};
 use crate::group::{Group, Rank};
 use crate::job::Job;
@@ -93,6 +93,7 @@ impl Inner {
         }
         let told = Description::of(call, self.world, Within::Nothing);
         let told = told.made_for(terms.purpose, terms.sizes);
+        let until = Limit { own: until, others: self.order.deadlines().clone() };
         let wait = Wait { call: &OnDevices(&told), number, until, began: Instant::now() };
         self.lookout.diary().begin(number, &told, terms.site);
         let done = self.agree_and_do(call, streams, &told, &wait);
@@ -122,9 +123,12 @@ impl Inner {
     /// Waits for a place's turn.
     ///
     /// # Errors
-    /// When it does not come in time: then the group ends, for no rank can leave out a call.
+    /// When it does not come in time: then the group ends, for no rank can leave out a call. Whoever has its turn is
+    /// the first to find that, and knows who is late.
     fn take_turn(&self, place: Place, until: Deadline) -> Result<Ticket<'_>> {
         let (number, began) = (place.number, Instant::now());
+        let until =
+            until.remaining().map_or(until, |left| Deadline::after(left.saturating_add(GRACE)));
         self.order.wait(place, until).ok_or_else(|| {
             let call = "a call behind others that have not ended".to_owned();
             let waiting = Waiting { call, number, waited: began.elapsed() };
@@ -150,7 +154,7 @@ impl Inner {
         };
         ready.map_err(|error| self.fail(&error))?;
         let issued =
-            self.watched(wait.until, || nccl::group(self.comm().library(), || self.issue(call)));
+            self.watched(&wait.until, || nccl::group(self.comm().library(), || self.issue(call)));
         let event = match issued {
             Ok(()) => self.stream.record().map_err(|error| self.fail(&error)),
             Err(error) => Err(self.cannot_launch(&error, wait)),
@@ -160,9 +164,9 @@ impl Inner {
 
     /// Lets NCCL wait for other ranks only as long as there is a sense in that: it connects to them when it first needs
     /// them.
-    fn watched<T>(&self, until: Deadline, call: impl FnOnce() -> T) -> T {
-        let lookout = self.lookout.clone();
-        nccl::watched(move || why_give_up(&lookout, until), call)
+    fn watched<T>(&self, until: &Limit, call: impl FnOnce() -> T) -> T {
+        let (lookout, until) = (self.lookout.clone(), until.clone());
+        nccl::watched(move || why_give_up(&lookout, &until), call)
     }
 
     #[cold]
@@ -240,7 +244,7 @@ impl Backend for Nccl {
         let inner = &*self.inner;
         inner.check(call)?;
         let until = Deadline::after(terms.timeout);
-        let place = inner.order.join(1);
+        let place = inner.order.join(1, until);
         let number = place.number;
         let _turn = inner.take_turn(place, until)?;
         inner.carry_out(call, (terms, Streams::default()), number, until)?;
@@ -248,7 +252,7 @@ impl Backend for Nccl {
     }
 
     fn submit(&self, mut job: Job) -> u64 {
-        let place = self.inner.order.join(job.count() as u64);
+        let place = self.inner.order.join(job.count() as u64, job.deadline());
         let number = place.number;
         job.accept(number);
         if let Err(error) = self.hand_over(place, job) {
@@ -310,7 +314,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Wait<'a> {
     call: &'a dyn Display,
     number: u64,
-    until: Deadline,
+    until: Limit,
     began: Instant,
 }
 
@@ -318,6 +322,27 @@ impl Wait<'_> {
     fn waiting(&self) -> Waiting {
         let (call, waited) = (self.call.to_string(), self.began.elapsed());
         Waiting { call, number: self.number, waited }
+    }
+}
+
+/// How long somebody waits.
+#[derive(Clone, Debug)]
+struct Limit {
+    own: Deadline,
+    /// Those of others, who wait for it.
+    others: Deadlines,
+}
+
+impl Limit {
+    fn has_passed(&self) -> bool {
+        self.own.has_passed() || self.others.soonest().has_passed()
+    }
+}
+
+impl From<Deadline> for Limit {
+    /// Of one for whom nobody waits.
+    fn from(own: Deadline) -> Self {
+        Self { own, others: Deadlines::default() }
     }
 }
 
@@ -331,7 +356,7 @@ impl Display for OnDevices<'_> {
 }
 
 /// Why not to wait for NCCL any longer, if there is a reason.
-fn why_give_up(lookout: &Lookout, until: Deadline) -> Option<String> {
+fn why_give_up(lookout: &Lookout, until: &Limit) -> Option<String> {
     lookout.listen();
     let found = lookout.error().or_else(|| lookout.look_round());
     found
@@ -361,6 +386,8 @@ static CAPABILITIES: Capabilities = Capabilities {
 const ENDED: &str = "the group has ended";
 /// How long one who leaves waits for the others to let it go.
 const LINGER: Duration = Duration::from_secs(2);
+/// How much longer than its own time somebody waits for its turn.
+const GRACE: Duration = Duration::from_secs(1);
 /// Those that NCCL has, and `bool`.
 const DTYPES: [Dtype; 13] = [
     Dtype::Bool,

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use consort_sys::reach::Unread;
 
 use super::company::Peers;
+use super::deadlines::Deadlines;
 use super::diary::Diary;
 use super::fate::Fate;
 use super::roster::Roster;
@@ -23,6 +24,8 @@ pub(crate) struct Lookout {
     fate: Fate,
     /// If only some of the group's ranks are looked out for, by numbers of their own.
     part: Option<Arc<Part>>,
+    /// Those of others, for whose sake the group's calls are made.
+    deadlines: Deadlines,
 }
 
 /// Some ranks of a group, all on this host.
@@ -59,20 +62,21 @@ pub(crate) enum Stakes {
 
 impl Lookout {
     pub(crate) fn new(group: &str, peers: Peers) -> Self {
-        Self { fate: Fate::new(group, peers), part: None }
+        let (fate, deadlines) = (Fate::new(group, peers), Deadlines::default());
+        Self { fate, part: None, deadlines }
     }
 
     /// For those who wait for some ranks of the group only, which `peers` numbers in the order of
     /// these, their ranks in the group. What becomes of the group is the same for them, and is told
     /// with the group's own numbers.
     pub(super) fn of_part(&self, peers: Peers, ranks: Vec<u32>) -> Self {
-        Self { fate: self.fate.clone(), part: Some(Arc::new(Part { peers, ranks })) }
+        Self { part: Some(Arc::new(Part { peers, ranks })), ..self.clone() }
     }
 
     /// For calls of the group that its ranks count by themselves, beside those on its road. What becomes of the group
     /// is the same for them; they are written down under another name.
     pub(crate) fn aside(&self, name: &str, recorder: &Recorder, members: &[u32]) -> Self {
-        let aside = Self { fate: self.fate.aside(name), part: self.part.clone() };
+        let aside = Self { fate: self.fate.aside(name), ..self.clone() };
         aside.record_as(name, recorder, members);
         aside
     }
@@ -97,6 +101,11 @@ impl Lookout {
 
     pub(super) fn world(&self) -> usize {
         self.peers().world()
+    }
+
+    /// Those that whoever carries out a call of the group keeps as if they were those of calls in its own line.
+    pub(crate) fn deadlines(&self) -> &Deadlines {
+        &self.deadlines
     }
 
     /// What is written down of the group's calls.

@@ -131,7 +131,8 @@ impl Queue {
 
     /// Until when the call that is being carried out may keep others waiting.
     pub(crate) fn patience_of_others(&self) -> Deadline {
-        self.lock().line.iter().map(Next::deadline).fold(Deadline::never(), Deadline::min)
+        let elsewhere = self.lookout.deadlines().soonest();
+        self.lock().line.iter().map(Next::deadline).fold(elsewhere, Deadline::min)
     }
 
     pub(crate) fn patience(&self) -> Patience {

@@ -121,6 +121,22 @@ impl Group {
         Ok(self.shared.devices.get().map(|engine| engine.capabilities()))
     }
 
+    /// The device on whose memory NCCL carries out this rank's calls: that of the group's first such call, once
+    /// there was one.
+    ///
+    /// ```
+    /// let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// assert_eq!(group.device_in_use()?, None);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// In a forked child.
+    pub fn device_in_use(&self) -> Result<Option<u16>> {
+        self.backend()?;
+        Ok(self.shared.devices.nccl.get().map(|nccl| nccl.device().number()))
+    }
+
     /// Who carries out calls on this memory.
     ///
     /// # Errors

@@ -195,6 +195,16 @@ impl DeviceSymmetric {
         format!("{what} of symmetric memory {} of devices", self.side.number())
     }
 
+    /// The error for a wait for a rank that has dropped its part.
+    #[cold]
+    fn dropped(&self, call: &str, rank: usize) -> Error {
+        Error::Argument(format!(
+            "group {}: {call}: rank {rank} has dropped this memory, and signals no more: keep it until all have taken \
+             what they wait for",
+            self.group.name()
+        ))
+    }
+
     /// Waits until a rank has rung, and what it has put before is here.
     fn hear(&self, call: String, from: usize, bell: Bell, stakes: Stakes) -> Result<()> {
         let (lookout, timeout) = (self.side.lookout(), self.group.timeout());
@@ -205,6 +215,7 @@ impl DeviceSymmetric {
         });
         match heard {
             Ok(puts) => self.side.receive(&call, from, puts, timeout),
+            Err(Missed::Dropped) => Err(self.dropped(&call, from)),
             Err(Missed::Closed(error)) => Err(self.side.lose(wait.waiting(call), &error)),
             Err(Missed::Stuck(stuck)) => {
                 let is_missing = |&rank: &usize| !self.side.has_heard(rank, bell);

@@ -1,14 +1,14 @@
 //! What ranks hear who use symmetric memory when something fails.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use consort::symm::SymmetricMemory;
 use consort::{Error, ErrorKind};
 use consort_testkit::{Context, Job, Outcome};
 
 use super::{on_devices, places, read_own, source};
-use crate::stage::{device, meet, with_devices};
+use crate::stage::{LONG, device, meet, with_devices};
 
 near_and_apart! {
     a_rank_that_is_killed_is_named_to_all_who_wait_whomever_for(4, |job| kill_one(job, 4, |()| ()));
@@ -148,6 +148,36 @@ fn a_signal_that_does_not_come_in_time_ends_only_the_wait() {
             group.barrier().unwrap();
         })
         .expect_all();
+}
+
+#[test]
+fn whoever_waits_for_one_who_has_dropped_the_memory_is_told() {
+    let mut job = with_devices(2).start(|ctx| {
+        let group = meet(ctx);
+        let memory = on_devices(&group, 100);
+        if group.rank() == 1 {
+            memory.put_with_signal(0.into(), 0, source(&[7]), 0).unwrap();
+            drop(memory);
+            let _: () = ctx.told("over");
+        } else {
+            memory.wait_signal(1.into(), 0).unwrap();
+            let began = Instant::now();
+            for error in
+                [memory.wait_signal(1.into(), 0), memory.barrier(0)].map(Result::unwrap_err)
+            {
+                assert_eq!(error.kind(), ErrorKind::Mistake);
+                let told = "of symmetric memory 1 of devices: rank 1 has dropped this memory";
+                assert!(error.to_string().contains(told), "{error}");
+            }
+            assert!(began.elapsed() < LONG / 2, "after {:?}", began.elapsed());
+            ctx.reach("told");
+        }
+        // The group goes on.
+        on_devices(&group, 10).barrier(0).unwrap();
+    });
+    job.await_point(0, "told");
+    job.tell("over", &());
+    job.expect_all();
 }
 
 #[test]

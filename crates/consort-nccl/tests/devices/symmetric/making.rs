@@ -1,8 +1,6 @@
 //! How ranks come to have symmetric memory of devices, and give it back.
 
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,6 +10,7 @@ use consort::{Dtype, Engine, Error, ReduceOp};
 use consort_testkit::{Context, Job, skip};
 
 use super::{on_devices, places, read_own, source};
+use crate::older::find_older;
 use crate::stage::{device, invited, library, meet, upload, with_devices, without_nccl};
 
 #[test]
@@ -70,7 +69,7 @@ fn one_that_cannot_have_it_is_told_why_and_the_others_hear_that() {
 fn a_rank_whose_nccl_is_too_old_is_named_on_all() {
     let done = with_devices(2)
         .start(|ctx| {
-            if ctx.rank() == 1 && !find_older(&ctx.dir().join("libolder.so"), 22_703) {
+            if ctx.rank() == 1 && !find_older(&ctx.dir().join("libolder.so"), &[]) {
                 return false;
             }
             let group = meet(ctx);
@@ -89,24 +88,6 @@ fn a_rank_whose_nccl_is_too_old_is_named_on_all() {
     if done.contains(&false) {
         skip("there is no C compiler that makes an older NCCL");
     }
-}
-
-/// Has this process find an older NCCL, if it can be made here.
-fn find_older(to: &Path, version: i32) -> bool {
-    let built = Command::new("cc")
-        .args(["-shared", "-fPIC", "-O1", "-o"])
-        .arg(to)
-        .arg(format!("-DLIBRARY=\"{}\"", library().display()))
-        .arg(format!("-DVERSION={version}"))
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/api/old.c"))
-        .arg("-ldl")
-        .status();
-    let is_built = cfg!(target_arch = "x86_64") && built.is_ok_and(|status| status.success());
-    if is_built {
-        // SAFETY: the process has just begun, and no other thread of it looks at its environment.
-        unsafe { std::env::set_var("CONSORT_NCCL_LIBRARY", to) };
-    }
-    is_built
 }
 
 #[test]

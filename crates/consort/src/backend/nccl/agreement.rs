@@ -13,7 +13,7 @@ impl Inner {
     /// # Errors
     /// When one of them is not, does not come in time, or cannot come any more. The group ends then.
     pub(super) fn agree(&self, call: &Description, wait: &Wait<'_>) -> Result<()> {
-        let left = wait.until.remaining().unwrap_or(Duration::MAX);
+        let left = wait.until.own.remaining().unwrap_or(Duration::MAX);
         let mine = words(call, wait.number);
         let mut all = vec![0_u64; WORDS * self.world];
         if let Err(error) = self.control.within(left).all_gather(&mine, &mut all) {

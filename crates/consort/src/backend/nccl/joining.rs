@@ -12,7 +12,7 @@ use crate::device::{Device, Driver, Stream};
 use crate::engine::{Cause, Lookout, Waiting};
 use crate::error::{Error, Result};
 use crate::group::Group;
-use crate::nccl::{self, Bootstrap, Comm, Config, Library, UniqueId, watched};
+use crate::nccl::{Bootstrap, Comm, Config, Library, UniqueId, watched};
 
 impl Nccl {
     /// For the calls of a group on these devices, of which this rank has one. All ranks call it.
@@ -35,7 +35,7 @@ impl Nccl {
 #[cold]
 pub(super) fn in_the_group(group: &Group, lookout: &Lookout, call: &str, error: Error) -> Error {
     // Another rank may have given up because of what this one is about to hear.
-    let is_told_soon = matches!(error, Error::PeerUnable { call: "among", .. });
+    let is_told_soon = matches!(error, Error::PeerUnable { .. });
     let began = Instant::now();
     let mut known = group.error();
     while known.is_none() && is_told_soon && began.elapsed() < LAST_BREATH {
@@ -59,11 +59,13 @@ fn join_in(group: &Group, lookout: &Lookout, control: Group, number: u16) -> Res
     report(&control, "calls on memory of devices", mine.as_ref().err())?;
     let Equipment { library, device, stream } = mine.map_err(Error::Argument)?;
     let comm = meet(&control, lookout, library, &device);
-    report(&control, "a communicator of NCCL", comm.as_ref().err())?;
-    let comm = Some(comm.map_err(Error::Argument)?);
+    let comm = Some(agreed(&control, "a communicator of NCCL", comm, drop)?);
     let (me, world) = (group.rank().index(), group.world());
     let lookout = group.recorded_aside(lookout, control.name());
-    let (order, sides, keepers) = (Order::default(), Mutex::default(), Mutex::default());
+    // A rank that does not come to agree keeps all waiting whose calls come later.
+    let order = control.lookout().map(|it| Order::keeping(it.deadlines().clone()));
+    let order = order.ok_or(Error::Fake)?;
+    let (sides, keepers) = Default::default();
     let inner = Inner { me, world, lookout, control, device, stream, comm, order, sides, keepers };
     Ok(Nccl { inner: Arc::new(inner), worker: Mutex::new(None), requests: Mutex::new(0) })
 }
@@ -108,15 +110,59 @@ pub(super) fn meet(
     }
     let id = UniqueId::from_bytes(&bytes).map_err(|error| error.to_string())?;
     let config = Config::new().timeout(control.timeout());
-    let (lookout, until) = (lookout.clone(), Deadline::after(control.timeout()));
     // NCCL takes the device that is this thread's.
     let comm = device.inside(|| {
-        let ask = move || why_give_up(&lookout, until);
-        watched(ask, || Comm::init_rank_with(library, world, &id, me, &config))
+        watched_with(control, lookout, Deadline::after(control.timeout()), || {
+            Comm::init_rank_with(library, world, &id, me, &config)
+        })
     });
-    comm.map_err(|error| error.to_string())?.map_err(|error| match error {
-        nccl::Error::GivenUp { .. } | nccl::Error::Deadline { .. } => format!("{IN_VAIN}: {error}"),
-        error => error.to_string(),
+    comm.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+}
+
+/// Lets NCCL wait for the ranks of a group, who do the same, for as long as none of them is
+/// [unable](agreed) to.
+pub(super) fn watched_with<T>(
+    control: &Group,
+    lookout: &Lookout,
+    until: Deadline,
+    call: impl FnOnce() -> T,
+) -> T {
+    let (control, lookout, until) = (control.clone(), lookout.clone(), until.into());
+    let ask = move || {
+        let heard = control.error().map(|error| error.to_string());
+        heard.or_else(|| why_give_up(&lookout, &until))
+    };
+    watched(ask, call)
+}
+
+/// What this rank has made, if all ranks of a group have made theirs. If one cannot, the others hear of it at once,
+/// wherever they wait for it; what they have made is undone, and the group has ended.
+///
+/// # Errors
+/// On every rank, when one has failed.
+pub(super) fn agreed<T>(
+    control: &Group,
+    call: &'static str,
+    made: Result<T, String>,
+    undo: impl FnOnce(T),
+) -> Result<T> {
+    let error = match made {
+        Ok(made) => match control.barrier() {
+            Ok(()) => return Ok(made),
+            Err(error) => {
+                undo(made);
+                error
+            }
+        },
+        Err(reason) => {
+            control.abort(&reason);
+            // Another may have been first.
+            control.error().unwrap_or(Error::Argument(reason))
+        }
+    };
+    Err(match error {
+        Error::Aborted { group, by, reason } => Error::PeerUnable { group, rank: by, call, reason },
+        other => other,
     })
 }
 
@@ -124,7 +170,7 @@ pub(super) fn meet(
 ///
 /// # Errors
 /// When a rank lacks something.
-pub(super) fn report(control: &Group, call: &'static str, lack: Option<&String>) -> Result<()> {
+fn report(control: &Group, call: &'static str, lack: Option<&String>) -> Result<()> {
     let mut mine = [0_u8; TEXT];
     if let Some(text) = lack {
         mine[0] = 1;
@@ -133,11 +179,9 @@ pub(super) fn report(control: &Group, call: &'static str, lack: Option<&String>)
     }
     let mut all = vec![0_u8; TEXT * control.world()];
     control.all_gather(&mine, &mut all)?;
-    let lacks = || all.chunks_exact(TEXT).enumerate().filter(|(_, text)| text[0] != 0);
-    // Whoever has waited in vain has done so for one that lacks something itself.
-    let own = lacks().find(|(_, text)| !text[1..].starts_with(IN_VAIN.as_bytes()));
-    let Some((rank, _)) = own.or_else(|| lacks().next()) else { return Ok(()) };
-    let text = &all[rank * TEXT + 1..(rank + 1) * TEXT];
+    let mut texts = all.chunks_exact(TEXT).enumerate();
+    let Some((rank, text)) = texts.find(|(_, text)| text[0] != 0) else { return Ok(()) };
+    let text = &text[1..];
     let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
     let reason = String::from_utf8_lossy(&text[..end]).into_owned();
     Err(Error::PeerUnable { group: control.name().to_owned(), rank: rank as u32, call, reason })
@@ -147,7 +191,5 @@ pub(super) fn report(control: &Group, call: &'static str, lack: Option<&String>)
 const NAME: &str = "(devices)";
 /// What ranks are in meanwhile.
 const MAKING: &str = "the first call on devices";
-/// How the reason begins of one that lacks nothing but the others.
-const IN_VAIN: &str = "it has waited for the others in vain";
 /// How many bytes a reason may have.
 const TEXT: usize = 512;

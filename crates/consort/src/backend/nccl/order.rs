@@ -5,11 +5,17 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use consort_store::Deadline;
 
+use crate::engine::Deadlines;
+
 /// Has calls that come by two doors, now or later, go one after the other, in the order in which they came.
+///
+/// Each has its own deadline, and whoever has its turn keeps those of all others as if they were its own.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     state: Mutex<State>,
     changed: Condvar,
+    /// Those of everyone who has a place.
+    deadlines: Deadlines,
 }
 
 #[derive(Debug, Default)]
@@ -40,10 +46,16 @@ pub(super) struct Place {
 }
 
 impl Order {
-    /// The next place, for so many calls.
-    pub(super) fn join(&self, calls: u64) -> Place {
+    /// One that adds the deadlines of those who have a place to these.
+    pub(super) fn keeping(deadlines: Deadlines) -> Self {
+        Self { deadlines, ..Self::default() }
+    }
+
+    /// The next place, for so many calls, of one who waits for their end until then.
+    pub(super) fn join(&self, calls: u64, until: Deadline) -> Place {
         let mut state = self.lock();
         let place = Place { at: state.given, number: state.calls + 1 };
+        self.deadlines.add(place.at, until);
         state.given += 1;
         state.calls += calls;
         place
@@ -58,6 +70,11 @@ impl Order {
     pub(super) fn is_idle(&self) -> bool {
         let state = self.lock();
         state.now == state.given
+    }
+
+    /// The deadlines of all who have a place.
+    pub(super) fn deadlines(&self) -> &Deadlines {
+        &self.deadlines
     }
 
     /// Waits for a place's turn; `None` if it has not come in time. Either way the others go on when what this
@@ -94,6 +111,7 @@ impl Order {
 
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
+        self.order.deadlines.remove(self.place.at);
         let mut state = self.order.lock();
         state.gone.insert(self.place.at);
         while let now = state.now
@@ -115,7 +133,7 @@ mod tests {
     #[test]
     fn calls_are_numbered_and_go_one_after_the_other() {
         let order = Order::default();
-        let (first, second) = (order.join(1), order.join(3));
+        let (first, second) = (order.join(1, Deadline::never()), order.join(3, Deadline::never()));
         assert_eq!((first.number, second.number, order.calls()), (1, 2, 4));
         assert!(!order.is_idle());
         let gone = Mutex::new(Vec::new());
@@ -135,12 +153,26 @@ mod tests {
     #[test]
     fn one_whose_turn_does_not_come_in_time_keeps_nobody() {
         let order = Order::default();
-        let (first, second, third) = (order.join(1), order.join(1), order.join(1));
+        let join = || order.join(1, Deadline::never());
+        let (first, second, third) = (join(), join(), join());
         let first = order.wait(first, Deadline::never()).expect("it is the first");
         assert!(order.wait(second, Deadline::after(Duration::from_millis(10))).is_none());
         drop(first);
-        order.give_up(order.join(1));
+        order.give_up(join());
         assert!(order.wait(third, Deadline::never()).is_some());
-        assert!(order.wait(order.join(1), Deadline::never()).is_some());
+        assert!(order.wait(join(), Deadline::never()).is_some());
+    }
+
+    #[test]
+    fn the_deadline_of_whoever_has_a_place_is_known_until_it_has_had_its_turn() {
+        let order = Order::default();
+        let soonest = || order.deadlines().soonest();
+        let [soon, late] = [10, 20].map(|seconds| Deadline::after(Duration::from_secs(seconds)));
+        let (first, second) = (order.join(1, late), order.join(2, soon));
+        assert_eq!(soonest(), soon);
+        drop(order.wait(first, late));
+        assert_eq!(soonest(), soon);
+        drop(order.wait(second, soon));
+        assert_eq!(soonest(), Deadline::never());
     }
 }

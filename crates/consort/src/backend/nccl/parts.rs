@@ -18,7 +18,7 @@ impl Inner {
     /// When one does not, on all of them; otherwise as [`agree`](Self::agree).
     pub(super) fn agree_on_parts(&self, call: &Call<'_>, wait: &Wait<'_>) -> Result<()> {
         let Some((gives, takes)) = parts(call, self.me, self.world) else { return Ok(()) };
-        let left = wait.until.remaining().unwrap_or(Duration::MAX);
+        let left = wait.until.own.remaining().unwrap_or(Duration::MAX);
         let control = self.control.within(left);
         let (mut comes, mut found) = (vec![0; self.world], vec![0; FINDING * self.world]);
         let told = control.all_to_all(&gives, &mut comes).and_then(|()| {

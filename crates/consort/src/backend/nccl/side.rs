@@ -104,7 +104,7 @@ impl Side {
             self.keeper.mailbox().put(to, bell, puts);
             return Ok(());
         }
-        let told = self.keeper.tell(to, Note::Rung { bell, puts }, wait.until);
+        let told = self.keeper.tell(to, Note::Rung { bell, puts }, wait.until.own);
         told.map_err(|error| self.lose(wait.waiting(), &error))
     }
 
@@ -170,7 +170,7 @@ impl Drop for Side {
 /// A wait for the device, or for room on the way to another rank. To give it up ends the group, so it is not given
 /// up soon.
 fn wait(call: &dyn Display, patience: Duration) -> Wait<'_> {
-    let until = Deadline::after(patience.max(PATIENCE));
+    let until = Deadline::after(patience.max(PATIENCE)).into();
     Wait { call, number: 0, until, began: Instant::now() }
 }
 

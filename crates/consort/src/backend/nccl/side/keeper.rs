@@ -143,7 +143,10 @@ impl Keeper {
         };
         match Note::unpack(words) {
             Some(Note::Rung { bell, puts }) => self.mailbox.put(from.index(), bell, puts),
-            Some(Note::Dropped) => drop(gone.insert(from.get())),
+            Some(Note::Dropped) => {
+                gone.insert(from.get());
+                self.mailbox.drop_sender(from.index());
+            }
             None => {
                 let what = format!("rank {from} has told what no version tells");
                 self.control.abort(&what);

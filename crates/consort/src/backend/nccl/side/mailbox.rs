@@ -1,6 +1,6 @@
 //! What other ranks have told this one, and nobody has waited for yet.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -23,6 +23,8 @@ pub(crate) enum Bell {
 pub(crate) enum Missed {
     /// There is no use in waiting.
     Stuck(Stuck),
+    /// The rank has dropped the memory, and told nothing of this before.
+    Dropped,
     /// Nobody can tell this rank anything any more.
     Closed(Error),
 }
@@ -38,6 +40,8 @@ pub(super) struct Mailbox {
 struct State {
     /// By sender, in their order: how many puts there were before each.
     notes: HashMap<(usize, Bell), VecDeque<u64>>,
+    /// Who tells nothing any more.
+    dropped: HashSet<usize>,
     /// Why there will be no more.
     closed: Option<Error>,
 }
@@ -59,6 +63,12 @@ impl Mailbox {
         self.changed.notify_all();
     }
 
+    /// No more will come of a rank, which has dropped the memory.
+    pub(super) fn drop_sender(&self, from: usize) {
+        lock(&self.state).dropped.insert(from);
+        self.changed.notify_all();
+    }
+
     /// No more will come.
     pub(super) fn close(&self, why: Error) {
         lock(&self.state).closed.get_or_insert(why);
@@ -71,7 +81,8 @@ impl Mailbox {
     }
 
     /// Takes the first of them, and waits for it as long as `look_round` sees a sense in that. What a rank has told
-    /// before it left or died may be still on its way, so it is waited for that a moment longer.
+    /// before it left or died may be still on its way, so it is waited for that a moment longer; and who has dropped the
+    /// memory may be about to leave.
     pub(super) fn take(
         &self,
         from: usize,
@@ -87,16 +98,23 @@ impl Mailbox {
             if let Some(error) = &state.closed {
                 return Err(Missed::Closed(error.clone()));
             }
+            let has_dropped = state.dropped.contains(&from);
             drop(state);
-            match look_round() {
-                Ok(()) => in_doubt = None,
+            let missed = match look_round() {
+                Ok(()) => has_dropped.then_some(Missed::Dropped),
                 Err(stuck @ (Stuck::Dead { .. } | Stuck::Left { .. })) => {
-                    let since = in_doubt.get_or_insert_with(Instant::now);
-                    if since.elapsed() > LAST_BREATH {
-                        return Err(Missed::Stuck(stuck));
-                    }
+                    Some(Missed::Stuck(stuck))
                 }
                 Err(stuck) => return Err(Missed::Stuck(stuck)),
+            };
+            match missed {
+                None => in_doubt = None,
+                Some(missed) => {
+                    let since = in_doubt.get_or_insert_with(Instant::now);
+                    if since.elapsed() > LAST_BREATH {
+                        return Err(missed);
+                    }
+                }
             }
             state = lock(&self.state);
             // It may have come while nobody looked.
@@ -142,6 +160,18 @@ mod tests {
         assert_eq!(mailbox.take(0, Bell::Signal(7), || Ok(())).unwrap(), 1);
         let missed = mailbox.take(0, Bell::Signal(7), || Ok(()));
         assert!(matches!(missed, Err(Missed::Closed(Error::Fake))), "{missed:?}");
+    }
+
+    #[test]
+    fn what_one_has_told_who_has_dropped_the_memory_can_be_taken_and_then_no_more() {
+        let mailbox = Mailbox::default();
+        mailbox.put(1, Bell::Signal(0), 4);
+        mailbox.drop_sender(1);
+        assert_eq!(mailbox.take(1, Bell::Signal(0), || Ok(())).unwrap(), 4);
+        let missed = mailbox.take(1, Bell::Signal(0), || Ok(()));
+        assert!(matches!(missed, Err(Missed::Dropped)), "{missed:?}");
+        let of_another = mailbox.take(2, Bell::Signal(0), || Err(Stuck::Late));
+        assert!(matches!(of_another, Err(Missed::Stuck(Stuck::Late))), "{of_another:?}");
     }
 
     #[test]

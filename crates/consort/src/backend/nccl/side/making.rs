@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use consort_store::Deadline;
 
-use super::super::joining::{in_the_group, meet, report};
+use super::super::joining::{agreed, in_the_group, meet, watched_with};
 use super::super::{Inner, Nccl, Wait, give_up, lock};
 use super::Side;
 use super::keeper::{Estate, Keeper};
-use crate::device::{Block, Device, Event, Stream};
-use crate::error::{Error, Result};
+use crate::device::{Block, Device, Event};
+use crate::error::Result;
 use crate::group::Group;
 use crate::nccl::{self, Comm, Feature, Memory, Window, WindowOptions};
 
@@ -82,12 +82,12 @@ impl Nccl {
         let met = inner.device.stream().map_err(|error| error.to_string()).and_then(|stream| {
             Ok((meet(&control, &inner.lookout, inner.comm().library(), &inner.device)?, stream))
         });
-        let undo =
-            |met: Option<&(Comm, Stream)>| met.into_iter().for_each(|(comm, _)| give_up(comm));
+        let undo = |(comm, _): (Comm, _)| give_up(&comm);
         let (comm, stream) = agreed(&control, "a communicator for symmetric memory", met, undo)?;
-        let opened = inner.survey(&comm, &memory, Deadline::after(patience));
+        let opened = inner.survey(&control, &comm, &memory, Deadline::after(patience));
         // The communicator ends first: otherwise, to close the window would wait for the others.
-        let undo = |_: Option<&_>| give_up(&comm);
+        let opened = opened.inspect_err(|_| give_up(&comm));
+        let undo = |_| give_up(&comm);
         let (window, own, near) = agreed(&control, "a window of symmetric memory", opened, undo)?;
         let (keeper, told) = match Keeper::start(control) {
             Ok(started) => started,
@@ -119,6 +119,7 @@ impl Inner {
     /// When NCCL cannot, in words.
     fn survey(
         &self,
+        control: &Group,
         comm: &Comm,
         memory: &Memory,
         until: Deadline,
@@ -127,7 +128,7 @@ impl Inner {
         let own = Block::new(start, memory.len());
         self.clear(comm, own, until)?;
         let options = WindowOptions { symmetric: true, strict_ordering: false };
-        let window = self.watched(until, || comm.window(memory, options));
+        let window = watched_with(control, &self.lookout, until, || comm.window(memory, options));
         let window = window.map_err(|error| error.to_string())?;
         let near = (0..self.world as u32).map(|rank| {
             let start = NonNull::new(comm.peer_pointer(&window, rank, 0)?);
@@ -145,6 +146,7 @@ impl Inner {
 
     /// Makes memory zero.
     fn clear(&self, comm: &Comm, own: Block, until: Deadline) -> Result<(), String> {
+        let until = until.into();
         let wait = Wait { call: &CALL, number: 0, until, began: Instant::now() };
         let cleared = self.device.clear(own).and_then(|()| Event::of_default(&self.device));
         let cleared = cleared.map_err(|error| error.to_string())?;
@@ -160,26 +162,6 @@ impl Inner {
         let mut keepers = lock(&self.keepers);
         keepers.retain(|keeper| keeper.try_recv() != Err(TryRecvError::Disconnected));
         keepers.push(keeper);
-    }
-}
-
-/// What this rank has made, if all have made theirs; otherwise it is undone.
-///
-/// # Errors
-/// On every rank, when one has failed.
-fn agreed<T>(
-    control: &Group,
-    call: &'static str,
-    made: Result<T, String>,
-    undo: impl FnOnce(Option<&T>),
-) -> Result<T> {
-    match (report(control, call, made.as_ref().err()), made) {
-        (Ok(()), Ok(made)) => Ok(made),
-        (Ok(()), Err(reason)) => Err(Error::Argument(reason)),
-        (Err(error), made) => {
-            undo(made.as_ref().ok());
-            Err(error)
-        }
     }
 }
 

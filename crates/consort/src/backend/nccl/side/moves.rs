@@ -86,7 +86,7 @@ impl Side {
             let signals =
                 Signals { count: coming as u32, peer: from as u32, signal: 0, context: 0 };
             let awaited =
-                engine.watched(wait.until, || self.comm().wait_signal(&[signals], self.stream()));
+                engine.watched(&wait.until, || self.comm().wait_signal(&[signals], self.stream()));
             awaited.map_err(|error| engine.fail(&error))?;
             self.finish(&wait)?;
             *taken += coming;
@@ -119,7 +119,7 @@ impl Side {
             // which it is waited below. What is written is the peer's, which expects it there at any time.
             unsafe { estate.comm.put_signal(bytes, dtype, peer, window, at, signal, stream) }
         };
-        let put = engine.watched(wait.until, put);
+        let put = engine.watched(&wait.until, put);
         put.map_err(|error| engine.fail(&error))?;
         *sent += 1;
         self.finish(wait)
