@@ -31,6 +31,7 @@ mod keeper;
 mod library;
 mod meeting;
 mod memory;
+mod numbering;
 mod table;
 
 pub(crate) use self::communicator::{Communicator, Making};
@@ -38,4 +39,5 @@ pub(crate) use self::ending::{Hold, expect, spoil};
 pub(crate) use self::library::{LIBRARY, Mpi};
 pub(crate) use self::meeting::{Introduced, introduce};
 pub(crate) use self::memory::Memory;
+pub(crate) use self::numbering::Numbering;
 pub(crate) use self::table::{Arithmetic, Class, MpiError, Parts, Pending, Task};

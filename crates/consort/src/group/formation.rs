@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use consort_plan::Layout;
+use consort_store::Deadline;
 use consort_sys::host::HostId;
 use consort_sys::parting::Parting;
 use consort_sys::wait::Patience;
@@ -17,7 +18,7 @@ use crate::engine::{
 };
 use crate::error::{Error, Result};
 use crate::exec::Choices;
-use crate::mpi::Making;
+use crate::mpi::{Making, Numbering};
 use crate::neighbourhood::{Neighbourhood, Places};
 use crate::options::Transport;
 use crate::symm::Commons;
@@ -57,7 +58,8 @@ impl Job {
         let (backend, lookout, commons) = match (shares_board, places, carrier) {
             (shares_board, places, Carrier::Mpi) => {
                 let places = places.filter(|_| shares_board);
-                let (backend, lookout) = self.by_mpi(&name, &world_ranks, places, timeout)?;
+                let (backend, lookout) =
+                    self.by_mpi(&name, (rank, &world_ranks), places, timeout)?;
                 (backend, lookout, None)
             }
             (true, Some(places), Carrier::Host) => {
@@ -158,7 +160,7 @@ impl Job {
     fn by_mpi(
         self: &Arc<Self>,
         name: &str,
-        world_ranks: &[u32],
+        (rank, world_ranks): (Rank, &[u32]),
         places: Option<Places>,
         timeout: Duration,
     ) -> Result<(Arc<dyn Backend>, Lookout)> {
@@ -178,7 +180,14 @@ impl Job {
         };
         let ranks: Vec<i32> = world_ranks.iter().map(|&rank| rank as i32).collect();
         let called = |what: &str| format!("{} {} {name} {what}", self.name, self.epoch);
-        let making = Making::begin(mpi, ranks, [called("data"), called("messages")]);
+        let numbering = Numbering {
+            store: self.registry.clone(),
+            group: called("numbers"),
+            is_first: rank == 0,
+            until: Deadline::after(timeout),
+        };
+        let names = [called("data"), called("messages")];
+        let making = Making::begin(mpi, ranks, names, numbering);
         let making = making.map_err(|error| Error::Thread(error.into()))?;
         let (communicators, footing) = found(making, footing, &lookout, self, timeout)?;
         let patience = self.neighbourhood()?.patience();

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::ending::{self, Hold};
 use super::library::Mpi;
 use super::memory::Memory;
+use super::numbering::Numbering;
 use super::table::{Class, Comm, MpiError, Pending, Task};
 
 /// What carries a group's data, or its messages. Clones are the same.
@@ -25,10 +26,9 @@ struct Inner {
 }
 
 impl Communicator {
-    /// Of these processes, by their numbers in MPI, who all make it, under this name. Waits for them.
-    fn among(mpi: &'static Mpi, ranks: &[i32], name: &str) -> Result<Self, MpiError> {
-        let mark = word_of(name);
-        let comm = mpi.table.among(ranks, (mark % TAGS) as i32)?;
+    /// Of these processes, by their ranks in MPI, who all make it, under this name and number. Waits for them.
+    fn among(mpi: &'static Mpi, ranks: &[i32], name: &str, number: i32) -> Result<Self, MpiError> {
+        let (mark, comm) = (word_of(name), mpi.table.among(ranks, number)?);
         Ok(Self(Arc::new(Inner { hold: mpi.hold(), comm, mark, spoiled: Mutex::new(false) })))
     }
 
@@ -106,7 +106,7 @@ pub(crate) struct Making {
 }
 
 impl Making {
-    /// Begins with one for each of these names, of these processes, by their numbers in MPI, who all do this.
+    /// Begins with one for each of these names, of these processes, by their ranks in MPI, who all do this.
     ///
     /// # Errors
     /// When the system has no more threads.
@@ -114,12 +114,15 @@ impl Making {
         mpi: &'static Mpi,
         ranks: Vec<i32>,
         names: [String; 2],
+        numbering: Numbering,
     ) -> io::Result<Self> {
         let (done, made) = mpsc::channel();
         let make = move || {
-            let one = |name| Communicator::among(mpi, &ranks, name);
-            let [first, second] = &names;
-            let all = one(first).and_then(|first| Ok([first, one(second)?]));
+            let one = |at: usize, numbers: [i32; 2]| {
+                Communicator::among(mpi, &ranks, &names[at], numbers[at])
+            };
+            let all = numbering.agree().and_then(|agreed| Ok([one(0, agreed)?, one(1, agreed)?]));
+            numbering.forget();
             if let Err(SendError(Ok(unwanted))) = done.send(all) {
                 // The others may have them for good, or not at all.
                 unwanted.iter().for_each(Communicator::spoil);
@@ -155,11 +158,3 @@ fn word_of(name: &str) -> u64 {
     let hash = blake3::hash(name.as_bytes());
     u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))
 }
-
-/// Groups that are made at once, by threads of processes that are in both, MPI tells apart by a number alone, of which
-/// at least so many can be had. A hash of the name is known to all members without another word, but two names may
-/// have the same: then what belongs to one may come to the other, and neither is made before its deadline.
-///
-/// To make one at a time in a process is no way out: threads that make groups in different orders would wait for each
-/// other for ever, and one that waits for a process that is dead would keep all others from theirs.
-const TAGS: u64 = 32_767;

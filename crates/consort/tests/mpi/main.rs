@@ -7,6 +7,7 @@ mod agreement;
 mod child;
 mod endings;
 mod failures;
+mod groups;
 mod meeting;
 mod moments;
 
