@@ -1,5 +1,7 @@
-/* An older NCCL: what LIBRARY has, but not what came after 2.27. If UNABLE, it makes no communicators. */
+/* An older NCCL: what LIBRARY has, but not what came after 2.27. If UNABLE, it makes no communicators; if
+ * FAILING, they have failed as soon as there is a file of that name. */
 #include "forward.h"
+#include <unistd.h>
 
 #ifdef UNABLE
 #define INIT(WITH)
@@ -8,10 +10,22 @@ int ncclCommInitRankConfig(void) { return 2; }
 #define INIT(WITH) WITH(ncclCommInitRankConfig)
 #endif
 
+#ifdef FAILING
+#define STATE(WITH)
+static int (*state)(void *, int *);
+int ncclCommGetAsyncError(void *comm, int *error) {
+    int code = state(comm, error);
+    if (code == 0 && access(FAILING, F_OK) == 0) *error = 6;
+    return code;
+}
+#else
+#define STATE(WITH) WITH(ncclCommGetAsyncError)
+#endif
+
 #define ALL(WITH)                                                                                      \
     WITH(ncclGetUniqueId) WITH(ncclGetErrorString) WITH(ncclGetLastError) INIT(WITH)                   \
     WITH(ncclCommInitRank) WITH(ncclCommFinalize) WITH(ncclCommDestroy) WITH(ncclCommAbort)            \
-    WITH(ncclCommGetAsyncError) WITH(ncclCommCount) WITH(ncclCommUserRank) WITH(ncclCommCuDevice)      \
+    STATE(WITH) WITH(ncclCommCount) WITH(ncclCommUserRank) WITH(ncclCommCuDevice)      \
     WITH(ncclCommSplit) WITH(ncclAllReduce) WITH(ncclBroadcast) WITH(ncclReduce) WITH(ncclAllGather)   \
     WITH(ncclReduceScatter) WITH(ncclSend) WITH(ncclRecv) WITH(ncclGroupStart) WITH(ncclGroupEnd)
 
@@ -21,5 +35,8 @@ __attribute__((constructor)) static void begin(void) {
     void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (library != NULL) {
         ALL(FIND)
+#ifdef FAILING
+        state = (int (*)(void *, int *))dlsym(library, "ncclCommGetAsyncError");
+#endif
     }
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends with the first surprise")]
 
 mod failures;
+mod held;
 mod making;
 mod memory;
 mod older;
@@ -15,3 +16,4 @@ mod streams;
 mod sums;
 mod symmetric;
 mod values;
+mod watch;

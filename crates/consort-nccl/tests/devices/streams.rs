@@ -4,9 +4,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use consort::device::{Event, calls};
-use consort::nccl::{self, Bootstrap, Comm, Library, UniqueId};
-use consort::{Dtype, Error, Group, ReduceOp};
+use consort::nccl;
+use consort::{Dtype, Error, ReduceOp};
 
+use crate::held::beside;
 use crate::stage::{device, download, meet, upload, with_devices};
 use crate::sums::{next, sum};
 
@@ -17,16 +18,6 @@ fn wait_for(event: &Event) {
         assert!(began.elapsed() < Duration::from_secs(30), "it does not happen");
         thread::sleep(Duration::from_millis(1));
     }
-}
-
-/// A communicator beside the group, whose messages hold up a stream for as long as a test wants.
-fn beside(group: &Group) -> Comm {
-    let library = Library::find().unwrap();
-    let made = (group.rank() == 0).then(|| Bootstrap::new(library).unwrap());
-    let mut id = made.as_ref().map_or([0; UniqueId::LEN], |made| *made.id().as_bytes());
-    group.broadcast(&mut id, 0).unwrap();
-    let id = UniqueId::from_bytes(&id).unwrap();
-    Comm::init_rank(library, 2, &id, group.rank().get()).unwrap()
 }
 
 #[test]

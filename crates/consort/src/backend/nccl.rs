@@ -18,6 +18,7 @@
 //! memory has a communicator and a stream of its own ([`side`]).
 
 mod agreement;
+mod ending;
 mod issue;
 mod joining;
 mod order;
@@ -27,14 +28,14 @@ mod watch;
 mod worker;
 
 use std::fmt::{self, Display};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use consort_store::Deadline;
 use consort_sys::dtype::{Dtype, ReduceOp};
 
+use self::ending::{LINGER, give_up, leave};
 use self::order::{Order, Place, Ticket};
 pub(crate) use self::side::{Bell, Missed, Side};
 use self::worker::Worker;
@@ -71,7 +72,7 @@ struct Inner {
     device: Device,
     stream: Stream,
     /// There until the end.
-    comm: Option<Comm>,
+    comm: Option<Arc<Comm>>,
     order: Order,
     /// The group's symmetric memory.
     sides: Mutex<Vec<Weak<Side>>>,
@@ -116,7 +117,7 @@ impl Inner {
         self.watch(self.comm(), &done, wait)
     }
 
-    fn comm(&self) -> &Comm {
+    fn comm(&self) -> &Arc<Comm> {
         self.comm.as_ref().expect("it is there until the end")
     }
 
@@ -203,26 +204,15 @@ impl Inner {
 }
 
 impl Drop for Inner {
-    /// The others may need this rank's end of the communicator for a while: they have not all done their last
-    /// call. So a thread ends it, which is not waited for long.
     fn drop(&mut self) {
         let until = Instant::now() + LINGER;
         for keeper in lock(&self.keepers).drain(..) {
             let _ = keeper.recv_timeout(until.saturating_duration_since(Instant::now()));
         }
-        let Some(comm) = self.comm.take().filter(|_| !self.lookout.has_ended()) else { return };
-        let (device, ended) = (self.device.clone(), channel());
-        let (tell, told) = ended;
-        let end = move || {
-            if let Err(error) = comm.destroy() {
-                tracing::debug!("a communicator could not be ended in good order: {error}");
-            }
-            drop((device, tell));
-        };
-        match thread::Builder::new().name("consort-device".to_owned()).spawn(end) {
-            // It hears that there is nobody to tell any more.
-            Ok(_) => drop(told.recv_timeout(LINGER) as Result<(), _>),
-            Err(error) => tracing::debug!("a communicator was not ended in good order: {error}"),
+        match self.comm.take() {
+            Some(comm) if self.lookout.has_ended() => give_up(&comm),
+            Some(comm) => leave(comm, self.device.clone()),
+            None => {}
         }
     }
 }
@@ -297,13 +287,6 @@ pub(crate) fn no_messages() -> Error {
          receives yet; copy them to the host, or use consort::nccl::Comm, whose sends and receives are grouped"
             .to_owned(),
     )
-}
-
-/// Ends what the device does for a group that has ended.
-fn give_up(comm: &Comm) {
-    if let Err(error) = comm.abort() {
-        tracing::warn!("the communicator of a group that has ended cannot be: {error}");
-    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -384,8 +367,6 @@ static CAPABILITIES: Capabilities = Capabilities {
 };
 /// What those hear who are about to agree, or to tell each other something.
 const ENDED: &str = "the group has ended";
-/// How long one who leaves waits for the others to let it go.
-const LINGER: Duration = Duration::from_secs(2);
 /// How much longer than its own time somebody waits for its turn.
 const GRACE: Duration = Duration::from_secs(1);
 /// Those that NCCL has, and `bool`.

@@ -1,5 +1,5 @@
 //! Where bytes of a device lie.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "a view of memory that Rust did not make can only be promised")]
 
 use std::ptr::NonNull;
 

@@ -1,5 +1,5 @@
 //! Memory of a device.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "a view of memory that Rust did not make can only be promised")]
 
 use std::fmt;
 use std::ops::Range;

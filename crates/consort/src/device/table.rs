@@ -3,7 +3,7 @@
 //! This is all of the driver that is unsafe. What it hands out are numbers and handles that the driver
 //! checks by itself; what it is given are handles that came from here and have not been destroyed, which
 //! the types above see to.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "CUDA's driver is called here, and nowhere else")]
 
 use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_void};
 use std::ptr::{self, NonNull};
@@ -73,11 +73,12 @@ macro_rules! table {
             }
 
             /// What the driver calls a function.
-            fn name_of(field: &str) -> &'static CStr {
-                match field {
+            fn name_of(field: &str) -> &'static str {
+                let name: &CStr = match field {
                     $(stringify!($field) => $name,)*
                     _ => c"a function that is not in the table",
-                }
+                };
+                name.to_str().unwrap_or_default()
             }
         }
     };
@@ -215,7 +216,8 @@ impl Table {
         let mut start = 0;
         call!(self, allocate(&mut start, bytes))?;
         let start = NonNull::new(ptr::with_exposed_provenance_mut(start as usize));
-        start.map(|it| Block::new(it, bytes)).ok_or_else(|| DeviceError::nothing("allocate"))
+        let nothing = || DeviceError::nothing(Self::name_of("allocate"));
+        start.map(|it| Block::new(it, bytes)).ok_or_else(nothing)
     }
 
     pub(super) fn free(&self, block: Block) -> Result<(), DeviceError> {
@@ -274,7 +276,8 @@ impl Table {
     }
 
     fn made(&self, function: &'static str, handle: *mut c_void) -> Result<Handle, DeviceError> {
-        NonNull::new(handle).map(Handle).ok_or_else(|| DeviceError::nothing(function))
+        let nothing = || DeviceError::nothing(Self::name_of(function));
+        NonNull::new(handle).map(Handle).ok_or_else(nothing)
     }
 
     fn check(&self, function: &'static str, code: c_int) -> Result<(), DeviceError> {
@@ -290,8 +293,7 @@ impl Table {
         } else {
             "the driver has no words for it".to_owned()
         };
-        let function = Self::name_of(function).to_str().unwrap_or_default();
-        Err(DeviceError::Failed { function, code: Code(code), text })
+        Err(DeviceError::Failed { function: Self::name_of(function), code: Code(code), text })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Communicators of one process, kept for whoever needs the same again.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::code::Code;
 use super::comm::Comm;
@@ -24,27 +24,36 @@ use super::library::Library;
 /// # Errors
 /// As [`Comm::init_all`].
 pub fn cached(library: Library, devices: &[i32]) -> Result<Arc<[Comm]>> {
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     let key = (library.path(), devices.to_vec());
-    if let Some(comms) = kept.get(&key) {
-        if comms.iter().all(|comm| comm.async_error() == Ok(Code::SUCCESS)) {
-            return Ok(comms.clone());
-        }
-        kept.remove(&key);
+    let place = kept().entry(key).or_default().clone();
+    // Whoever makes those of other devices does not wait for these.
+    let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_well = |comm: &Comm| comm.async_error() == Ok(Code::SUCCESS);
+    if let Some(comms) = place.as_ref().filter(|comms| comms.iter().all(is_well)) {
+        return Ok(comms.clone());
     }
+    // Those that are not well end first.
+    *place = None;
     let comms: Arc<[Comm]> = Comm::init_all(library, devices)?.into();
-    kept.insert(key, comms.clone());
-    Ok(comms)
+    Ok(place.insert(comms).clone())
 }
 
 /// Has the communicators of these devices made anew the next time. Those that there are end when nobody has them any
 /// more.
 pub fn forget(library: Library, devices: &[i32]) {
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    kept.remove(&(library.path(), devices.to_vec()));
+    let forgotten = kept().remove(&(library.path(), devices.to_vec()));
+    // They may end here, and nobody else waits for that.
+    drop(forgotten);
+}
+
+fn kept() -> MutexGuard<'static, BTreeMap<Key, Place>> {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whose communicators: of which library and which devices.
 type Key = (&'static std::path::Path, Vec<i32>);
 
-static KEPT: Mutex<BTreeMap<Key, Arc<[Comm]>>> = Mutex::new(BTreeMap::new());
+/// Where they are kept. Whoever has the lock makes them.
+type Place = Arc<Mutex<Option<Arc<[Comm]>>>>;
+
+static KEPT: Mutex<BTreeMap<Key, Place>> = Mutex::new(BTreeMap::new());

@@ -1,7 +1,7 @@
 //! Communicators.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use consort_store::Deadline;
 
@@ -252,6 +252,16 @@ impl Comm {
         self.inner.abort()
     }
 
+    /// Whether it has ended, or is about to.
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self.inner.gate.fate(), Fate::Aborted | Fate::Destroyed | Fate::Forked)
+    }
+
+    /// Waits so long for its end, which another thread has begun. Says whether NCCL has let go of all that it was given.
+    pub(crate) fn await_end(&self, limit: Duration) -> bool {
+        self.inner.gate.await_end(limit)
+    }
+
     pub(super) fn inner(&self) -> &Arc<Inner> {
         &self.inner
     }
@@ -294,12 +304,13 @@ impl Comm {
     }
 
     /// A communicator, when it is ready.
-    pub(super) fn ready(mut at: Seat, manner: Manner, handle: Handle) -> Result<Self> {
+    pub(super) fn ready(mut at: Seat, manner: Manner, mut handle: Handle) -> Result<Self> {
         let library = at.library;
         if let Err(error) = settle(&at, &handle, None, manner.limit) {
             let _ = handle.abort();
             return Err(error);
         }
+        handle.settled();
         if let Err(error) = at.check(&handle) {
             let _ = handle.abort();
             return Err(error);
@@ -445,21 +456,26 @@ impl Inner {
 
     /// Has threads that are in a call get out of it, where NCCL has something for that. Says whether it has.
     pub(super) fn disturb(&self) -> bool {
-        self.gate.is_held()
-            && self.library.has(Feature::Revoke)
-            && self.gate.watch().is_ok_and(|pass| pass.revoke().is_ok())
+        let can = self.gate.is_held() && self.library.has(Feature::Revoke);
+        let is_told = |pass: Pass| matches!(pass.revoke(), Ok(Code::SUCCESS | Code::IN_PROGRESS));
+        can && self.gate.watch().is_ok_and(is_told)
     }
 
     fn abort(&self) -> Result<()> {
-        let function = "ncclCommAbort";
-        let grace = if self.disturb() { AFTER_REVOKING } else { BEFORE_CUTTING };
+        let (function, began) = ("ncclCommAbort", Instant::now());
+        let grace = match self.disturb() {
+            // Whoever is in a call comes out of it by itself, soon.
+            _ if !self.is_blocking() => Duration::MAX,
+            true => AFTER_REVOKING,
+            false => BEFORE_CUTTING,
+        };
         match self.gate.close(Fate::Aborted, self.limit(), grace) {
             // In a forked child there is nothing to end.
             Closed::Before if self.gate.fate() == Fate::Forked => Ok(()),
             Closed::Before => match self.gate.await_end(self.limit()) {
                 true => Ok(()),
                 // Whoever has closed it has not got it, or not in time.
-                false => Err(self.busy(function, self.limit())),
+                false => Err(self.busy(function, began.elapsed())),
             },
             Closed::Held(waited) => Err(self.busy(function, waited)),
             Closed::Last(last) => {
@@ -499,8 +515,8 @@ impl Inner {
     }
 }
 
-/// How long an abort waits for who is in a call before it ends the communicator under them: they may just be about to
-/// enter NCCL, or to leave it.
+/// How long an abort waits for who is in a call that blocks before it ends the communicator under them: they may just be
+/// about to enter NCCL, or to leave it.
 const BEFORE_CUTTING: Duration = Duration::from_millis(100);
 /// The same where NCCL was told to let them out.
 const AFTER_REVOKING: Duration = Duration::from_secs(5);

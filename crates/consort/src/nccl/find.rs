@@ -1,5 +1,6 @@
 //! Where NCCL may be.
 
+use std::cmp::Reverse;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -59,9 +60,14 @@ fn wheels(prefix: &Path) -> Vec<PathBuf> {
             );
         }
     }
-    found.sort();
-    found.reverse();
+    found.sort_by_key(|path| Reverse((numbers_in(path), path.clone())));
     found
+}
+
+/// The numbers in a path: version 3.9 comes before 3.12.
+fn numbers_in(path: &Path) -> Vec<u64> {
+    let path = path.to_string_lossy();
+    path.split(|letter: char| !letter.is_ascii_digit()).filter_map(|it| it.parse().ok()).collect()
 }
 
 /// Names the file.
@@ -109,8 +115,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let [active, python, home] =
             ["active", "python", "home"].map(|name| folder.path().join(name));
+        let earlier = put_wheel(&active, "python3.9");
         let later = put_wheel(&active, "python3.12");
-        let earlier = put_wheel(&active, "python3.11");
         let other = put_wheel(&python, "python3.11");
         fs::create_dir_all(python.join("bin")).unwrap();
         fs::write(python.join("bin/python3"), "").unwrap();

@@ -9,9 +9,10 @@
 //! **Stuck.** A call may wait inside NCCL for ranks that do not come, and then `ncclCommAbort` is all that frees it,
 //! for which NCCL lets another thread call it meanwhile. So whoever makes a call that may be the last one with its
 //! pass, one that stands by itself or the end of a group, [steps in](Gate::step_in) before and [out](Gate::step_out)
-//! after it. An abort that finds somebody inside waits for a moment, and then cuts it off: it ends the communicator,
-//! and who steps out is told, and does not touch it again. Nobody is cut off who is not inside: what a group that is
-//! open has of it NCCL still uses.
+//! after it. An abort of a communicator that blocks, and that finds somebody inside, waits for a moment, and then cuts
+//! it off: it ends the communicator, and who steps out is told, and does not touch it again. Nobody is cut off who is
+//! not inside: what a group that is open has of it NCCL still uses. From one that does not block all come out by
+//! themselves, and are waited for.
 //!
 //! **No deadlock.** A thread in a group waits for a gate while it holds others. It is refused if whom it would wait for
 //! waits for it ([`waiting`]), and otherwise waits no longer than the communicator allows.

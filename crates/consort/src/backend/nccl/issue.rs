@@ -1,5 +1,5 @@
 //! A group's calls as NCCL has them.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "only here is it known how long the memory of a call is there")]
 
 use super::Inner;
 use crate::call::{Call, Inputs, Outputs};

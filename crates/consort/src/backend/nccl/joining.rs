@@ -93,7 +93,7 @@ pub(super) fn meet(
     lookout: &Lookout,
     library: Library,
     device: &Device,
-) -> Result<Comm, String> {
+) -> Result<Arc<Comm>, String> {
     let (me, world) = (control.rank().get(), control.world() as u32);
     let made = (me == 0).then(|| Bootstrap::new(library));
     // All zero: there is none, and rank 0 says why.
@@ -109,14 +109,16 @@ pub(super) fn meet(
         return Err("rank 0 has no id to meet by".to_owned());
     }
     let id = UniqueId::from_bytes(&bytes).map_err(|error| error.to_string())?;
-    let config = Config::new().timeout(control.timeout());
+    // What a call has is kept by whoever watches it; but a thread may wait for another's.
+    let config = Config::new().timeout(control.timeout().max(PATIENCE));
     // NCCL takes the device that is this thread's.
     let comm = device.inside(|| {
         watched_with(control, lookout, Deadline::after(control.timeout()), || {
             Comm::init_rank_with(library, world, &id, me, &config)
         })
     });
-    comm.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+    let comm = comm.map_err(|error| error.to_string())?;
+    comm.map(Arc::new).map_err(|error| error.to_string())
 }
 
 /// Lets NCCL wait for the ranks of a group, who do the same, for as long as none of them is
@@ -191,5 +193,7 @@ fn report(control: &Group, call: &'static str, lack: Option<&String>) -> Result<
 const NAME: &str = "(devices)";
 /// What ranks are in meanwhile.
 const MAKING: &str = "the first call on devices";
+/// How long NCCL may take for anything at least: the first call's time may be short, and others' long.
+const PATIENCE: Duration = Duration::from_secs(600);
 /// How many bytes a reason may have.
 const TEXT: usize = 512;

@@ -142,7 +142,7 @@ impl Side {
         give_up(self.comm());
     }
 
-    fn comm(&self) -> &Comm {
+    fn comm(&self) -> &Arc<Comm> {
         self.estate().comm()
     }
 

@@ -47,10 +47,9 @@ impl Inner {
             }
         }
         // What the device was doing when the communicator was aborted has ended, too.
-        match (self.lookout.error(), comm.async_error()) {
-            (None, Ok(_)) => Ok(()),
-            (Some(error), _) => Err(error),
-            (None, Err(error)) => Err(self.give_up(error.to_string())),
+        match self.lookout.error() {
+            Some(error) => Err(error),
+            None => self.ask_nccl(comm),
         }
     }
 

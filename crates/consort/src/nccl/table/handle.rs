@@ -28,7 +28,7 @@ impl Slot {
     /// Gives the slot back if it is not there yet.
     pub(in super::super) fn take(self) -> Result<Handle, Self> {
         match Handle::of(self.spot.load(), self.table) {
-            Some(handle) => Ok(Handle { _spot: Some(self.spot), ..handle }),
+            Some(handle) => Ok(Handle { spot: Some(self.spot), ..handle }),
             None => Err(self),
         }
     }
@@ -45,7 +45,7 @@ pub(in super::super) struct Handle {
     comm: NonNull<c_void>,
     table: &'static Table,
     /// Where NCCL may still write it while it is made.
-    _spot: Option<Spot>,
+    spot: Option<Spot>,
 }
 
 // SAFETY: a communicator is not bound to the thread that made it.
@@ -56,7 +56,12 @@ unsafe impl Sync for Handle {}
 
 impl Handle {
     pub(super) fn of(comm: *mut c_void, table: &'static Table) -> Option<Self> {
-        Some(Self { comm: NonNull::new(comm)?, table, _spot: None })
+        Some(Self { comm: NonNull::new(comm)?, table, spot: None })
+    }
+
+    /// Takes notice that it is made.
+    pub(in super::super) fn settled(&mut self) {
+        self.spot.iter_mut().for_each(Spot::close);
     }
 
     pub(super) fn as_ptr(&self) -> *mut c_void {

@@ -38,7 +38,7 @@ enum Stage {
 /// What was made for it.
 #[derive(Debug)]
 pub(super) struct Estate {
-    pub(super) comm: Comm,
+    pub(super) comm: Arc<Comm>,
     pub(super) window: Window,
     /// That the group's own communicator knows the memory, too.
     pub(super) known: Option<Registration>,
@@ -158,7 +158,7 @@ impl Keeper {
 }
 
 impl Estate {
-    pub(super) fn comm(&self) -> &Comm {
+    pub(super) fn comm(&self) -> &Arc<Comm> {
         &self.comm
     }
 
@@ -167,7 +167,7 @@ impl Estate {
         let Self { comm, window, known, stream, memory } = self;
         // NCCL has to have forgotten the memory before that is given back.
         drop((known, window));
-        if let Err(error) = comm.destroy() {
+        if let Some(Err(error)) = Arc::into_inner(comm).map(Comm::destroy) {
             tracing::debug!(
                 "the communicator of symmetric memory could not be ended in good order: {error}"
             );

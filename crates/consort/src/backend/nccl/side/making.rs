@@ -82,7 +82,7 @@ impl Nccl {
         let met = inner.device.stream().map_err(|error| error.to_string()).and_then(|stream| {
             Ok((meet(&control, &inner.lookout, inner.comm().library(), &inner.device)?, stream))
         });
-        let undo = |(comm, _): (Comm, _)| give_up(&comm);
+        let undo = |(comm, _): (Arc<Comm>, _)| give_up(&comm);
         let (comm, stream) = agreed(&control, "a communicator for symmetric memory", met, undo)?;
         let opened = inner.survey(&control, &comm, &memory, Deadline::after(patience));
         // The communicator ends first: otherwise, to close the window would wait for the others.
@@ -120,7 +120,7 @@ impl Inner {
     fn survey(
         &self,
         control: &Group,
-        comm: &Comm,
+        comm: &Arc<Comm>,
         memory: &Memory,
         until: Deadline,
     ) -> Result<(Window, Block, Vec<Option<Block>>), String> {
