@@ -3,6 +3,7 @@
 use std::ptr;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use consort::nccl::{self, Bootstrap, Comm, Config, Error, Library, Stream, UniqueId};
@@ -188,6 +189,15 @@ impl Communicator {
 
     fn lock(&self) -> MutexGuard<'_, Option<Hold>> {
         self.hold.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Communicator {
+    /// One that is forgotten is aborted. Whoever drops an object of Python does not expect to wait for that.
+    fn drop(&mut self) {
+        let Some(hold) = self.lock().take() else { return };
+        // If there is no thread to be had, the closure is dropped here, and the communicator with it.
+        let _ = thread::Builder::new().name("consort aborts".to_owned()).spawn(|| drop(hold));
     }
 }
 

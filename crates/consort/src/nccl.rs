@@ -12,12 +12,15 @@
 //! [`Library::has`] tells; to ask for more is an [error](Error::NeedsVersion) that names the version it takes.
 //!
 //! Consort's own `libconsort_nccl.so` has the same functions on host memory, and can be loaded in its place where
-//! there is no device. [`Library::identity`] tells them apart.
+//! there is no device. [`Library::identity`] tells them apart. (NCCL has no function that tells the suffix of a version,
+//! which PyTorch knows from the header that it was compiled with.)
 //!
 //! # What is safe
 //!
 //! - **Communicators** are alive while they are used: threads take turns, groups keep theirs, and one that ends while
-//!   another thread waits in it lets that out first.
+//!   another thread waits in it lets that out first. From a [blocking](Config::blocking) one only NCCL lets a thread
+//!   out, by `ncclCommAbort` on another: there an abort rests on NCCL's doing that for threads that are inside, and on
+//!   each that is about to be inside being there after 100 ms.
 //! - **Memory** is another matter. Work goes on after the call that began it, so the calls that [move
 //!   data](Comm#moving-data) are `unsafe`: the caller sees to it that the memory is there, and nobody else's, until
 //!   then. So is making memory known to NCCL that is not [its own](Memory).

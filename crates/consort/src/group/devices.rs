@@ -112,7 +112,8 @@ impl Group {
         })
     }
 
-    /// What carries out the group's calls on the memory of devices can do, if there is such.
+    /// What carries out the group's calls on the memory of devices can do, if there is such. NCCL's are those of its
+    /// newest versions: what an older one lacks is refused call by call.
     ///
     /// # Errors
     /// In a forked child.
