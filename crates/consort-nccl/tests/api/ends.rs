@@ -35,11 +35,6 @@ fn what_has_been_aborted_says_so() {
 }
 
 #[test]
-fn one_that_is_dropped_is_aborted() {
-    ranks(1, |ctx| drop(comm(ctx)));
-}
-
-#[test]
 fn ranks_that_do_not_come_are_not_waited_for_for_ever() {
     ranks(1, |_| {
         let bootstrap = Bootstrap::new(library()).unwrap();
@@ -127,6 +122,8 @@ fn a_configuration_reaches_the_communicator() {
         let config = Config::new().comm_name("named").max_ctas(4).split_share(true).blocking(true);
         let comm = comm_with(ctx, "configured", &config);
         assert_eq!(sum(&comm).unwrap(), 2);
+        let error = comm.signal(1 - comm.rank(), 0, 0, Stream::DEFAULT).unwrap_err();
+        assert!(error.to_string().contains("\"named\""), "{error}");
         comm.destroy().unwrap();
     });
 }

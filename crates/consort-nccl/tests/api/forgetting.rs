@@ -1,5 +1,6 @@
-//! Memory that NCCL takes its time to forget.
+//! What NCCL takes its time to forget, and how it forgets communicators.
 
+use std::ffi::CStr;
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -101,6 +102,24 @@ fn what_nccl_is_about_to_forget_is_forgotten_with_the_communicator() {
     skip_unless(&done);
 }
 
+#[test]
+fn one_that_is_dropped_is_aborted_and_if_it_was_finalized_destroyed() {
+    let done = ranks(1, |ctx| {
+        let Ok(slow) = Slow::of(ctx) else { return false };
+        let comm = || slow.comm(Duration::from_secs(30));
+        drop(comm());
+        assert_eq!(slow.ended(), (0, 1));
+        let finalized = comm();
+        finalized.finalize().unwrap();
+        drop(finalized);
+        assert_eq!(slow.ended(), (1, 1));
+        comm().destroy().unwrap();
+        assert_eq!(slow.ended(), (2, 1));
+        true
+    });
+    skip_unless(&done);
+}
+
 fn skip_unless(done: &[bool]) {
     if done != [true] {
         skip("there is no C compiler that makes a slow NCCL");
@@ -140,15 +159,22 @@ impl Slow {
 
     /// How much memory was given back.
     fn freed(&self) -> i32 {
-        // SAFETY: that is its type.
-        let count: Option<extern "C" fn() -> i32> = unsafe { self.file.function(c"slowFreed") };
-        count.unwrap()()
+        self.count(c"slowFreed")
     }
 
     /// How much of it too early.
     fn freed_early(&self) -> i32 {
-        // SAFETY: that is its type.
-        let count: Option<extern "C" fn() -> i32> = unsafe { self.file.function(c"slowEarly") };
+        self.count(c"slowEarly")
+    }
+
+    /// How many communicators were destroyed, and how many aborted.
+    fn ended(&self) -> (i32, i32) {
+        (self.count(c"slowDestroyed"), self.count(c"slowAborted"))
+    }
+
+    fn count(&self, of: &CStr) -> i32 {
+        // SAFETY: that is the type of all of them.
+        let count: Option<extern "C" fn() -> i32> = unsafe { self.file.function(of) };
         count.unwrap()()
     }
 }

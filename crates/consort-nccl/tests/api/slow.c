@@ -1,4 +1,5 @@
-/* An NCCL that takes its time to know memory and to forget it, and counts what is given back too early. */
+/* An NCCL that takes its time to know memory and to forget it, and counts what is given back too early, and
+ * how communicators end. */
 #include "forward.h"
 
 #include <stdatomic.h>
@@ -34,6 +35,8 @@ __attribute__((constructor)) static void begin(void) {
 static atomic_int patience, left;
 /* Memory that was given back, and of it what it was not done with. */
 static atomic_int freed, early;
+/* Communicators that were ended in good order, and those that were not. */
+static atomic_int destroyed, aborted;
 /* Where the name of memory goes, and which, when it is known at last. */
 static _Atomic(void **) place;
 static void *name;
@@ -41,6 +44,8 @@ static void *name;
 void slowPatience(int looks) { patience = looks; }
 int slowFreed(void) { return freed; }
 int slowEarly(void) { return early; }
+int slowDestroyed(void) { return destroyed; }
+int slowAborted(void) { return aborted; }
 
 static int later(int code) {
     left = patience;
@@ -77,12 +82,14 @@ int ncclCommGetAsyncError(void *comm, int *state) {
 
 int ncclCommDestroy(void *comm) {
     int code = real_ncclCommDestroy(comm);
+    destroyed++;
     left = 0;
     return code;
 }
 
 int ncclCommAbort(void *comm) {
     int code = real_ncclCommAbort(comm);
+    aborted++;
     left = 0;
     return code;
 }
