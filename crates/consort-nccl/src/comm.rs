@@ -453,12 +453,14 @@ impl Communicator {
         })
     }
 
-    /// Keeps memory that the program registers. Says what it is called.
+    /// Keeps memory that the program registers. Says what it is called, as nothing else ever is.
     pub(crate) fn register(&self, region: Region) -> Handle {
-        let mut registered = lock(&self.registered);
-        let last = registered.keys().next_back().copied().unwrap_or(REGISTERED);
-        let number = last + STEP;
-        registered.insert(number, region);
+        let number = {
+            let mut comms = lock(&COMMS);
+            comms.registered += 1;
+            REGISTERED + comms.registered * STEP
+        };
+        lock(&self.registered).insert(number, region);
         Handle::new(number)
     }
 
@@ -542,9 +544,11 @@ pub(crate) fn noting<T>(comm: &Communicator, body: impl FnOnce() -> Result<T>) -
 struct Comms {
     all: BTreeMap<usize, Arc<Communicator>>,
     last: usize,
+    /// How often memory was registered, with whichever of them.
+    registered: usize,
 }
 
-static COMMS: Mutex<Comms> = Mutex::new(Comms { all: BTreeMap::new(), last: 0 });
+static COMMS: Mutex<Comms> = Mutex::new(Comms { all: BTreeMap::new(), last: 0, registered: 0 });
 static LAST_OP: Mutex<c_int> = Mutex::new(FIRST_OWN - 1);
 /// Handles look like addresses, and are none that anybody has.
 const STEP: usize = 0x10;
