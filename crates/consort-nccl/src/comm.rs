@@ -365,12 +365,17 @@ impl Communicator {
     /// # Errors
     /// When there is nothing that could be kept.
     pub(crate) fn revoke(&self) -> Result<()> {
-        let (bond, was_revoked) = self.kinship()?;
-        if !was_revoked {
-            lock(&self.state).stage = Stage::Revoked;
-            bond.group.abort(REVOKED);
-            self.end_service(REVOKED);
-        }
+        let mut state = lock(&self.state);
+        let bond = match (state.stage, &state.bond) {
+            (Stage::Ready, Some(bond)) => bond.clone(),
+            (Stage::Revoked, Some(_)) => return Ok(()),
+            (stage, _) => return Err(self.why_not(stage, &state)),
+        };
+        // Under the same lock: one that is aborted meanwhile stays so.
+        state.stage = Stage::Revoked;
+        drop(state);
+        bond.group.abort(REVOKED);
+        self.end_service(REVOKED);
         Ok(())
     }
 
