@@ -87,7 +87,7 @@ pub(crate) fn call(
 fn now(comm: &Communicator, deed: Deed) -> Result<()> {
     let turn = comm.turns.take();
     turn.come();
-    noting(comm, || deed.carry_out(&comm.bond()?.group))
+    noting(comm, || deed.carry_out(&comm.at_work()?.group))
 }
 
 /// Has a communicator come into being: when the group of calls ends, or now.
@@ -350,7 +350,7 @@ impl Lead {
 
 impl Part {
     fn carry_out(&self, deed: Deed) -> Result<()> {
-        noting(&self.comm, || deed.carry_out(&self.comm.bond()?.group))
+        noting(&self.comm, || deed.carry_out(&self.comm.at_work()?.group))
     }
 
     /// Begins all of its calls, or as many as can be.
@@ -358,7 +358,7 @@ impl Part {
         let mut begun = Vec::new();
         let deeds = std::mem::take(&mut self.deeds);
         let result = noting(&self.comm, || {
-            let group = self.comm.bond()?.group;
+            let group = self.comm.at_work()?.group;
             for deed in deeds {
                 begun.push(deed.begin(&group)?);
             }

@@ -226,6 +226,18 @@ impl Communicator {
         }
     }
 
+    /// As [`bond`](Self::bond), for calls that were made already: those it is finalized after are carried out.
+    ///
+    /// # Errors
+    /// When it has ended meanwhile.
+    pub(crate) fn at_work(&self) -> Result<Bond> {
+        let state = lock(&self.state);
+        match (state.stage, &state.bond) {
+            (Stage::Ready | Stage::Finalizing, Some(bond)) => Ok(bond.clone()),
+            (stage, _) => Err(self.why_not(stage, &state)),
+        }
+    }
+
     /// As [`bond`](Self::bond), also when it was revoked; says whether it was.
     ///
     /// # Errors
@@ -438,7 +450,7 @@ impl Communicator {
             return Ok(service.clone());
         }
         // Whoever aborts does not wait for this.
-        let group = self.bond()?.group.split(Some(0), 0)?;
+        let group = self.at_work()?.group.split(Some(0), 0)?;
         let group = group.ok_or_else(|| Failure::usage("there is no group for windows"))?;
         let started = Arc::new(Service::start(group)?);
         *lock(&self.service) = Some(started.clone());
