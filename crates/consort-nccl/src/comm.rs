@@ -349,7 +349,8 @@ impl Communicator {
         }
     }
 
-    /// Ends it for all ranks.
+    /// Ends it for all ranks. When it returns nothing of it uses the program's memory any more; it waits for no
+    /// call that has not begun, nor for ranks that meet anew.
     pub(crate) fn abort(&self) {
         let mut state = lock(&self.state);
         state.stage = Stage::Aborted;
@@ -360,6 +361,7 @@ impl Communicator {
             bond.group.abort(ABORTED);
         }
         self.end_service(ABORTED);
+        self.turns.end();
     }
 
     /// Ends what comes for its windows. When it returns nobody writes to them any more.
@@ -429,7 +431,9 @@ impl Communicator {
         // Nobody writes to windows any more.
         drop(holds);
         let mut state = lock(&self.state);
-        state.stage = Stage::Destroyed;
+        if state.stage != Stage::Aborted {
+            state.stage = Stage::Destroyed;
+        }
         let bond = state.bond.take();
         // To leave may take a while.
         drop(state);

@@ -85,8 +85,9 @@ exports! {
         Ok(())
     }
 
-    /// Ends it for all ranks, from whichever thread: what is on its way fails, here and elsewhere. `NULL` is
-    /// nothing to end.
+    /// Ends it for all ranks, from whichever thread: what is on its way fails, here and elsewhere. When it returns
+    /// its memory is the program's again: what was at it is over, which is all that it waits for, and what has not
+    /// begun never does. `NULL` is nothing to end.
     fn ncclCommAbort, pncclCommAbort(comm: Handle) {
         if comm.is_null() {
             return Ok(());
@@ -95,8 +96,6 @@ exports! {
             return Ok(());
         };
         comm.abort();
-        // What it was doing has failed, and is over when this returns: its memory is the program's again.
-        comm.turns.drain();
         // To leave may take a while, for which nobody who aborts wants to wait.
         let _ = thread::Builder::new().name("consort-abort".to_owned()).spawn(move || comm.leave());
         Ok(())
