@@ -8,6 +8,7 @@
 //! **No deadlock.** Units are issued one after the other, by one thread at a time, and whatever a unit waits
 //! for was issued before it.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex};
@@ -423,6 +424,11 @@ impl Gate {
         state.1 = true;
         self.state.tell(state);
     }
+}
+
+/// Keeps the places of calls as they are until what it gives is dropped: see [`fork`](crate::fork).
+pub(crate) fn hold_all() -> Box<dyn Any> {
+    Box::new(lock(&ORDER))
 }
 
 /// The group of calls of this thread.

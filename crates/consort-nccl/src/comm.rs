@@ -1,5 +1,6 @@
 //! Communicators.
 
+use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_int;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -559,6 +560,11 @@ fn next_op(last: c_int, is_taken: impl Fn(c_int) -> bool) -> c_int {
 /// Whatever happens in `body` is the communicator's failure too.
 pub(crate) fn noting<T>(comm: &Communicator, body: impl FnOnce() -> Result<T>) -> Result<T> {
     catch(body).inspect_err(|failure| comm.note(failure))
+}
+
+/// Keeps communicators as they are until what it gives is dropped: see [`fork`](crate::fork).
+pub(crate) fn hold_all() -> Box<dyn Any> {
+    Box::new((lock(&COMMS), lock(&LAST_OP)))
 }
 
 /// All that C knows of.

@@ -1,5 +1,6 @@
 //! How far streams have come.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -119,6 +120,11 @@ impl Moment {
             outcome = self.changed.wait(outcome).unwrap_or_else(PoisonError::into_inner);
         }
     }
+}
+
+/// Keeps events as they are until what it gives is dropped: see [`fork`](crate::fork).
+pub(crate) fn hold_all() -> Box<dyn Any> {
+    Box::new(lock(&EVENTS))
 }
 
 /// All that C knows of.

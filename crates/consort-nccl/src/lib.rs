@@ -49,6 +49,8 @@ mod config;
 mod deed;
 mod event;
 mod failure;
+#[allow(unsafe_code)]
+mod fork;
 mod id;
 mod kind;
 mod membership;

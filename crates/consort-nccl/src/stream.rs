@@ -2,6 +2,7 @@
 //!
 //! Each has a thread of its own, which carries out one job after the other.
 
+use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -206,6 +207,11 @@ impl Line {
             state = self.state.lock();
         }
     }
+}
+
+/// Keeps streams as they are until what it gives is dropped: see [`fork`](crate::fork).
+pub(crate) fn hold_all() -> Box<dyn Any> {
+    Box::new(lock(&STREAMS))
 }
 
 /// All that C knows of.
