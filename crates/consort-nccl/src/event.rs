@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn an_event_happens_when_its_stream_has_come_so_far() {
-        let [one, two] = [(); 2].map(|()| Stream::create().unwrap());
+        let [one, two] = [(); 2].map(|()| Stream::create(Handle::NULL).unwrap());
         let [first, second] = [one, two].map(|handle| Stream::find(handle).unwrap().unwrap());
         let handle = Event::create();
         let event = Event::find(handle).unwrap();
