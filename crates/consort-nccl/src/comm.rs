@@ -39,6 +39,8 @@ pub(crate) struct Communicator {
     registered: Mutex<BTreeMap<usize, Region>>,
     /// Who writes to its windows, once there is one.
     service: Mutex<Option<Arc<Service>>>,
+    /// How often it was made smaller, by who was left out.
+    shrinks: Mutex<HashMap<Vec<u32>, u64>>,
 }
 
 #[derive(Debug)]
@@ -135,6 +137,7 @@ impl Communicator {
             ops: Mutex::default(),
             registered: Mutex::default(),
             service: Mutex::default(),
+            shrinks: Mutex::default(),
         });
         comms.all.insert(comm.number, comm.clone());
         comm
@@ -439,6 +442,14 @@ impl Communicator {
         // To leave may take a while.
         drop(state);
         drop(bond);
+    }
+
+    /// Counts that a smaller one without these ranks is made. Says how often that was.
+    pub(crate) fn count_shrink(&self, without: &[u32]) -> u64 {
+        let mut shrinks = lock(&self.shrinks);
+        let count = shrinks.entry(without.to_vec()).or_default();
+        *count += 1;
+        *count
     }
 
     /// Has it use another group for those that come of it.

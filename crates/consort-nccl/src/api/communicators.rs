@@ -332,10 +332,12 @@ fn rest(bond: &Bond, comm: &Communicator, without: &[u32]) -> Result<consort::Gr
         );
         return Err(Failure { text, ..failure });
     }
-    let ranks: Vec<u32> =
-        (0..bond.group.world() as u32).filter(|rank| !without.contains(rank)).collect();
-    // Everyone who calls this has made as many calls before, so that this is one name for one call.
-    let name = format!("shrink-{}", bond.group.calls());
+    let all = 0..bond.group.world() as u32;
+    let (without, ranks): (Vec<u32>, Vec<u32>) = all.partition(|rank| without.contains(rank));
+    // Just those who are left call this, so that all of them have as often left out the same.
+    let count = comm.count_shrink(&without);
+    let without: Vec<String> = without.iter().map(u32::to_string).collect();
+    let name = format!("without-{}-{count}", without.join("+"));
     Ok(bond.group.among(&name, &ranks)?)
 }
 
