@@ -8,6 +8,7 @@
 //! **No deadlock.** Units are issued one after the other, by one thread at a time, and whatever a unit waits
 //! for was issued before it.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex};
@@ -85,9 +86,9 @@ pub(crate) fn call(
 /// Carries out a call that nothing hangs together with. It waits for one place alone, so it needs no order with
 /// others.
 fn now(comm: &Communicator, deed: Deed) -> Result<()> {
-    let turn = comm.turns.take();
-    turn.come();
-    noting(comm, || deed.carry_out(&comm.bond()?.group))
+    let mut turn = comm.turns.take();
+    turn.begin();
+    noting(comm, || deed.carry_out(&comm.at_work()?.group))
 }
 
 /// Has a communicator come into being: when the group of calls ends, or now.
@@ -330,10 +331,10 @@ impl Lead {
     /// The first thing that went wrong. The communicators know, too.
     fn carry_out(mut self) -> Result<()> {
         self.gate.gather(self.held);
-        self.parts.iter().for_each(|(_, turn)| turn.come());
         let is_single = matches!(&self.parts[..], [(part, _)] if part.deeds.len() == 1);
         let result = match self.parts.pop() {
-            Some((mut part, turn)) if is_single => {
+            Some((mut part, mut turn)) if is_single => {
+                turn.begin();
                 let result = part.deeds.pop().map_or(Ok(()), |deed| part.carry_out(deed));
                 drop(turn);
                 result
@@ -350,17 +351,20 @@ impl Lead {
 
 impl Part {
     fn carry_out(&self, deed: Deed) -> Result<()> {
-        noting(&self.comm, || deed.carry_out(&self.comm.bond()?.group))
+        noting(&self.comm, || deed.carry_out(&self.comm.at_work()?.group))
     }
 
     /// Begins all of its calls, or as many as can be.
-    fn begin(&mut self) -> (Vec<Begun>, Result<()>) {
+    fn begin(&mut self, turn: &Turn) -> (Vec<Begun>, Result<()>) {
         let mut begun = Vec::new();
         let deeds = std::mem::take(&mut self.deeds);
         let result = noting(&self.comm, || {
-            let group = self.comm.bond()?.group;
+            let hold = turn.share();
+            let group = self.comm.at_work()?.group;
             for deed in deeds {
-                begun.push(deed.begin(&group)?);
+                let work = deed.begin(&group)?;
+                work.keep(&hold);
+                begun.push(work);
             }
             Ok(())
         });
@@ -368,12 +372,14 @@ impl Part {
     }
 }
 
-/// Carries out calls of several communicators, or several of one, all at once.
+/// Carries out calls of several communicators, or several of one, all at once. None begins before the turns of all
+/// have come, and each has ended when it is done, whoever is waited for: an abort of one does not wait for another.
 fn all_of(parts: Vec<(Part, Turn)>) -> Result<()> {
+    parts.iter().for_each(|(_, turn)| turn.come());
     let mut result = Ok(());
     let mut all = Vec::new();
     for (mut part, turn) in parts {
-        let (begun, made) = part.begin();
+        let (begun, made) = part.begin(&turn);
         result = result.and(made);
         all.push((part, turn, begun));
     }
@@ -418,6 +424,11 @@ impl Gate {
         state.1 = true;
         self.state.tell(state);
     }
+}
+
+/// Keeps the places of calls as they are until what it gives is dropped: see [`fork`](crate::fork).
+pub(crate) fn hold_all() -> Box<dyn Any> {
+    Box::new(lock(&ORDER))
 }
 
 /// The group of calls of this thread.

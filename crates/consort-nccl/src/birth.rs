@@ -19,6 +19,9 @@ pub(crate) struct Birth {
     parent: Option<Arc<Communicator>>,
     make: Make,
     blocking: bool,
+    /// Whether it is about the program's memory, so that an abort waits for it. It does not for others: ranks that
+    /// meet anew do so until all have come, or it is too late.
+    is_use: bool,
 }
 
 /// Meets the others.
@@ -38,7 +41,7 @@ impl Birth {
     ) -> Self {
         let blocking = comm.settings.blocking;
         let make: Make = Box::new(move || make().map(Some));
-        Self { comm: Some(comm), parent: None, make, blocking }
+        Self { comm: Some(comm), parent: None, make, blocking, is_use: false }
     }
 
     /// One that comes of another, if this rank is in it.
@@ -49,7 +52,17 @@ impl Birth {
         make: impl FnOnce() -> Result<Option<Bond>> + Send + 'static,
     ) -> Self {
         let (blocking, make) = (settings.blocking, Box::new(make));
-        Self { comm, parent: Some(parent), make, blocking }
+        Self { comm, parent: Some(parent), make, blocking, is_use: false }
+    }
+
+    /// Something that comes of a communicator and is none: a window, or its end.
+    pub(crate) fn of_memory(
+        parent: Arc<Communicator>,
+        make: impl FnOnce() -> Result<()> + Send + 'static,
+    ) -> Self {
+        let blocking = parent.settings.blocking;
+        let make: Make = Box::new(move || make().map(|()| None));
+        Self { comm: None, parent: Some(parent), make, blocking, is_use: true }
     }
 
     /// Whether whoever asks for it waits.
@@ -88,9 +101,11 @@ impl Due {
     /// # Errors
     /// Why they have not met, which the communicator knows, too.
     pub(crate) fn carry_out(self) -> Result<()> {
-        let Self { birth: Birth { comm, make, .. }, turn } = self;
-        if let Some(turn) = &turn {
-            turn.come();
+        let Self { birth: Birth { comm, make, is_use, .. }, mut turn } = self;
+        match &mut turn {
+            Some(turn) if is_use => turn.begin(),
+            Some(turn) => turn.come(),
+            None => {}
         }
         let met = catch(make);
         drop(turn);

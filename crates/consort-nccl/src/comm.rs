@@ -1,5 +1,6 @@
 //! Communicators.
 
+use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_int;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -38,6 +39,8 @@ pub(crate) struct Communicator {
     registered: Mutex<BTreeMap<usize, Region>>,
     /// Who writes to its windows, once there is one.
     service: Mutex<Option<Arc<Service>>>,
+    /// How often it was made smaller, by who was left out.
+    shrinks: Mutex<HashMap<Vec<u32>, u64>>,
 }
 
 #[derive(Debug)]
@@ -134,6 +137,7 @@ impl Communicator {
             ops: Mutex::default(),
             registered: Mutex::default(),
             service: Mutex::default(),
+            shrinks: Mutex::default(),
         });
         comms.all.insert(comm.number, comm.clone());
         comm
@@ -222,6 +226,18 @@ impl Communicator {
         let state = lock(&self.state);
         match (state.stage, &state.bond) {
             (Stage::Ready, Some(bond)) => Ok(bond.clone()),
+            (stage, _) => Err(self.why_not(stage, &state)),
+        }
+    }
+
+    /// As [`bond`](Self::bond), for calls that were made already: those it is finalized after are carried out.
+    ///
+    /// # Errors
+    /// When it has ended meanwhile.
+    pub(crate) fn at_work(&self) -> Result<Bond> {
+        let state = lock(&self.state);
+        match (state.stage, &state.bond) {
+            (Stage::Ready | Stage::Finalizing, Some(bond)) => Ok(bond.clone()),
             (stage, _) => Err(self.why_not(stage, &state)),
         }
     }
@@ -337,7 +353,8 @@ impl Communicator {
         }
     }
 
-    /// Ends it for all ranks.
+    /// Ends it for all ranks. When it returns nothing of it uses the program's memory any more; it waits for no
+    /// call that has not begun, nor for ranks that meet anew.
     pub(crate) fn abort(&self) {
         let mut state = lock(&self.state);
         state.stage = Stage::Aborted;
@@ -348,6 +365,7 @@ impl Communicator {
             bond.group.abort(ABORTED);
         }
         self.end_service(ABORTED);
+        self.turns.end();
     }
 
     /// Ends what comes for its windows. When it returns nobody writes to them any more.
@@ -365,12 +383,17 @@ impl Communicator {
     /// # Errors
     /// When there is nothing that could be kept.
     pub(crate) fn revoke(&self) -> Result<()> {
-        let (bond, was_revoked) = self.kinship()?;
-        if !was_revoked {
-            lock(&self.state).stage = Stage::Revoked;
-            bond.group.abort(REVOKED);
-            self.end_service(REVOKED);
-        }
+        let mut state = lock(&self.state);
+        let bond = match (state.stage, &state.bond) {
+            (Stage::Ready, Some(bond)) => bond.clone(),
+            (Stage::Revoked, Some(_)) => return Ok(()),
+            (stage, _) => return Err(self.why_not(stage, &state)),
+        };
+        // Under the same lock: one that is aborted meanwhile stays so.
+        state.stage = Stage::Revoked;
+        drop(state);
+        bond.group.abort(REVOKED);
+        self.end_service(REVOKED);
         Ok(())
     }
 
@@ -412,11 +435,21 @@ impl Communicator {
         // Nobody writes to windows any more.
         drop(holds);
         let mut state = lock(&self.state);
-        state.stage = Stage::Destroyed;
+        if state.stage != Stage::Aborted {
+            state.stage = Stage::Destroyed;
+        }
         let bond = state.bond.take();
         // To leave may take a while.
         drop(state);
         drop(bond);
+    }
+
+    /// Counts that a smaller one without these ranks is made. Says how often that was.
+    pub(crate) fn count_shrink(&self, without: &[u32]) -> u64 {
+        let mut shrinks = lock(&self.shrinks);
+        let count = shrinks.entry(without.to_vec()).or_default();
+        *count += 1;
+        *count
     }
 
     /// Has it use another group for those that come of it.
@@ -433,7 +466,7 @@ impl Communicator {
             return Ok(service.clone());
         }
         // Whoever aborts does not wait for this.
-        let group = self.bond()?.group.split(Some(0), 0)?;
+        let group = self.at_work()?.group.split(Some(0), 0)?;
         let group = group.ok_or_else(|| Failure::usage("there is no group for windows"))?;
         let started = Arc::new(Service::start(group)?);
         *lock(&self.service) = Some(started.clone());
@@ -453,12 +486,14 @@ impl Communicator {
         })
     }
 
-    /// Keeps memory that the program registers. Says what it is called.
+    /// Keeps memory that the program registers. Says what it is called, as nothing else ever is.
     pub(crate) fn register(&self, region: Region) -> Handle {
-        let mut registered = lock(&self.registered);
-        let last = registered.keys().next_back().copied().unwrap_or(REGISTERED);
-        let number = last + STEP;
-        registered.insert(number, region);
+        let number = {
+            let mut comms = lock(&COMMS);
+            comms.registered += 1;
+            REGISTERED + comms.registered * STEP
+        };
+        lock(&self.registered).insert(number, region);
         Handle::new(number)
     }
 
@@ -538,13 +573,20 @@ pub(crate) fn noting<T>(comm: &Communicator, body: impl FnOnce() -> Result<T>) -
     catch(body).inspect_err(|failure| comm.note(failure))
 }
 
+/// Keeps communicators as they are until what it gives is dropped: see [`fork`](crate::fork).
+pub(crate) fn hold_all() -> Box<dyn Any> {
+    Box::new((lock(&COMMS), lock(&LAST_OP)))
+}
+
 /// All that C knows of.
 struct Comms {
     all: BTreeMap<usize, Arc<Communicator>>,
     last: usize,
+    /// How often memory was registered, with whichever of them.
+    registered: usize,
 }
 
-static COMMS: Mutex<Comms> = Mutex::new(Comms { all: BTreeMap::new(), last: 0 });
+static COMMS: Mutex<Comms> = Mutex::new(Comms { all: BTreeMap::new(), last: 0, registered: 0 });
 static LAST_OP: Mutex<c_int> = Mutex::new(FIRST_OWN - 1);
 /// Handles look like addresses, and are none that anybody has.
 const STEP: usize = 0x10;

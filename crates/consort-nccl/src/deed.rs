@@ -12,6 +12,7 @@ use crate::comm::Combination;
 use crate::failure::{Failure, Result};
 use crate::memory::Region;
 use crate::raw::Buffer;
+use crate::turns::Use;
 use crate::window::{Service, Signal, Underway, Wanted};
 
 /// Something to be done, which was checked and waits for its turn.
@@ -378,13 +379,30 @@ impl Begun {
         let result = match self {
             Self::Call(work) => work.wait().map(drop).map_err(consort::Error::from),
             Self::Message(work) => work.wait().map(drop).map_err(consort::Error::from),
+            // One that is not waited for would still read the program's memory.
             Self::Put(works) => works
                 .into_iter()
-                .try_for_each(|work| work.wait().map(drop).map_err(consort::Error::from)),
+                .map(|work| work.wait().map(drop).map_err(consort::Error::from))
+                .fold(Ok(()), std::result::Result::and),
             Self::Await(service, wanted) => return service.take(&wanted),
         };
         Ok(result?)
     }
+
+    /// Keeps something until it is done, also if nobody waits for that. Signals come to no memory of the program's.
+    pub(crate) fn keep(&self, hold: &Use) {
+        match self {
+            Self::Call(work) => keep_until_done(work, hold),
+            Self::Message(work) => keep_until_done(work, hold),
+            Self::Put(works) => works.iter().for_each(|work| keep_until_done(work, hold)),
+            Self::Await(..) => {}
+        }
+    }
+}
+
+fn keep_until_done<T, B>(work: &consort::Work<T, B>, hold: &Use) {
+    let hold = hold.clone();
+    work.on_done(move |_| drop(hold));
 }
 
 /// A rank of so many.

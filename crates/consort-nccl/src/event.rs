@@ -1,5 +1,6 @@
 //! How far streams have come.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -121,6 +122,11 @@ impl Moment {
     }
 }
 
+/// Keeps events as they are until what it gives is dropped: see [`fork`](crate::fork).
+pub(crate) fn hold_all() -> Box<dyn Any> {
+    Box::new(lock(&EVENTS))
+}
+
 /// All that C knows of.
 struct Events {
     all: BTreeMap<usize, Arc<Event>>,
@@ -140,7 +146,7 @@ mod tests {
 
     #[test]
     fn an_event_happens_when_its_stream_has_come_so_far() {
-        let [one, two] = [(); 2].map(|()| Stream::create().unwrap());
+        let [one, two] = [(); 2].map(|()| Stream::create(Handle::NULL).unwrap());
         let [first, second] = [one, two].map(|handle| Stream::find(handle).unwrap().unwrap());
         let handle = Event::create();
         let event = Event::find(handle).unwrap();

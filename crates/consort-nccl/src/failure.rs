@@ -146,6 +146,11 @@ fn words_of(panic: &(dyn Any + Send)) -> String {
     format!("a fault of this library: {}", words.unwrap_or("it has panicked"))
 }
 
+/// Keeps texts as they are until what it gives is dropped: see [`fork`](crate::fork).
+pub(crate) fn hold_all() -> Box<dyn Any> {
+    Box::new(lock(&ANYBODYS))
+}
+
 thread_local! {
     static LAST: RefCell<Option<CString>> = const { RefCell::new(None) };
     /// What the program may still look at.

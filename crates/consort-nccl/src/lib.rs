@@ -3,7 +3,7 @@
 //! # The subject
 //!
 //! Programs in C, C++, Zig, Julia and others that speak NCCL need GPUs to run at all. This crate is built as a
-//! shared library, `libconsort_nccl.so`, which exports what `libnccl.so.2` exports, with the same types and
+//! shared library, `libconsort_nccl.so`, which exports the host API of `libnccl.so.2`, with the same types and
 //! values, over consort's groups: its "device pointers" are pointers to the process's own memory. So such
 //! programs run, and are tested, on any Linux machine; and what NCCL's own users find hard to test, such as what
 //! a program does when a rank dies, is tested here with processes that are killed.
@@ -49,6 +49,8 @@ mod config;
 mod deed;
 mod event;
 mod failure;
+#[allow(unsafe_code)]
+mod fork;
 mod id;
 mod kind;
 mod membership;

@@ -4,6 +4,7 @@
 //! smaller meet there again; so it is held until all ranks have left, and no shorter than its process has
 //! ranks of its own in it. As that process may be the one that dies, another has a standby of the store.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex};
@@ -200,6 +201,11 @@ fn have_left(store: &dyn Store, world: i64, until: Deadline) -> bool {
             return true;
         }
     }
+}
+
+/// Keeps stores as they are until what it gives is dropped: see [`fork`](crate::fork).
+pub(crate) fn hold_all() -> Box<dyn Any> {
+    Box::new(lock(&HOUSES))
 }
 
 /// The stores of ids whose ranks have not met yet.

@@ -1,6 +1,7 @@
 //! Memory of the program.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::ptr::{self, NonNull};
 use std::sync::Mutex;
@@ -226,6 +227,11 @@ pub(crate) fn free(buffer: Buffer) -> Result<()> {
         unsafe { dealloc(ptr::with_exposed_provenance_mut(address), layout) };
     }
     Ok(())
+}
+
+/// Keeps all pieces as they are until what it gives is dropped: see [`fork`](crate::fork).
+pub(crate) fn hold_all() -> Box<dyn Any> {
+    Box::new(lock(&ALLOCATED))
 }
 
 /// A piece of memory that the program has.

@@ -2,8 +2,9 @@
 //!
 //! Each has a thread of its own, which carries out one job after the other.
 
+use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::{self, JoinHandle};
 
 use consort_sys::origin::Origin;
@@ -11,7 +12,7 @@ use consort_sys::origin::Origin;
 use crate::failure::{Failure, Result, catch};
 use crate::lock;
 use crate::raw::Handle;
-use crate::watched::Watched;
+use crate::watched::{Held, Watched};
 
 /// What a stream carries out.
 pub(crate) type Job = Box<dyn FnOnce() -> Result<()> + Send>;
@@ -20,14 +21,16 @@ pub(crate) type Job = Box<dyn FnOnce() -> Result<()> + Send>;
 #[derive(Debug)]
 pub(crate) struct Stream {
     number: usize,
-    /// Whose thread it has.
-    origin: Origin,
     line: Arc<Line>,
     thread: Option<JoinHandle<()>>,
 }
 
-#[derive(Default)]
+/// What the thread works on, for as long as it does.
 struct Line {
+    /// Whose thread it is.
+    origin: Origin,
+    /// The driver's, in which it was made.
+    context: Handle,
     state: Watched<State>,
 }
 
@@ -49,12 +52,12 @@ impl std::fmt::Debug for Line {
 }
 
 impl Stream {
-    /// A new one.
+    /// A new one, in a context of the driver's, or none.
     ///
     /// # Errors
     /// When the system gives no more threads.
-    pub(crate) fn create() -> Result<Handle> {
-        let line = Arc::new(Line::default());
+    pub(crate) fn create(context: Handle) -> Result<Handle> {
+        let line = Arc::new(Line { origin: Origin::here(), context, state: Watched::default() });
         let works_on = line.clone();
         let thread = thread::Builder::new()
             .name("consort-stream".to_owned())
@@ -65,7 +68,9 @@ impl Stream {
         let mut streams = lock(&STREAMS);
         streams.last += 1;
         let number = FIRST + streams.last * STEP;
-        let stream = Self { number, origin: Origin::here(), line, thread: Some(thread) };
+        streams.lines.retain(|line| line.strong_count() > 0);
+        streams.lines.push(Arc::downgrade(&line));
+        let stream = Self { number, line, thread: Some(thread) };
         streams.all.insert(number, Arc::new(stream));
         Ok(Handle::new(number))
     }
@@ -96,7 +101,7 @@ impl Stream {
     }
 
     fn check(&self) -> Result<()> {
-        if self.origin.is_here() { Ok(()) } else { Err(Failure::forked("stream")) }
+        if self.line.origin.is_here() { Ok(()) } else { Err(Failure::forked("stream")) }
     }
 
     /// Takes it from the program. What is still to be done is done; a forked child gives it up.
@@ -150,17 +155,21 @@ impl Stream {
         done.into_iter().collect()
     }
 
+    /// Waits until all of a context have done all that they were given so far, also those that were destroyed. What
+    /// went wrong stays for who asks for it.
+    pub(crate) fn settle_all_of(context: Handle) {
+        let lines: Vec<_> = lock(&STREAMS).lines.iter().filter_map(Weak::upgrade).collect();
+        let of_it = |line: &&Arc<Line>| line.context == context && line.origin.is_here();
+        lines.iter().filter(of_it).for_each(|line| drop(line.settle()));
+    }
+
     /// Waits until it has done all that it was given so far.
     ///
     /// # Errors
     /// The first thing that went wrong since it was last synchronized. In a forked child.
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.check()?;
-        let mut state = self.line.state.lock();
-        while state.pending > 0 {
-            state = self.line.state.wait(state);
-        }
-        state.failure.take().map_or(Ok(()), Err)
+        self.line.settle().failure.take().map_or(Ok(()), Err)
     }
 }
 
@@ -168,7 +177,7 @@ impl Drop for Stream {
     /// Whoever has a call for it has a hold on it, so that there are no more. If there is nothing to do, the
     /// thread ends at once, and is waited for; otherwise when it has done all.
     fn drop(&mut self) {
-        if !self.origin.is_here() {
+        if !self.line.origin.is_here() {
             // The thread is the parent's, and may have had the lock.
             std::mem::forget(self.thread.take());
             return;
@@ -185,6 +194,15 @@ impl Drop for Stream {
 }
 
 impl Line {
+    /// Waits until there is nothing to do.
+    fn settle(&self) -> Held<'_, State> {
+        let mut state = self.state.lock();
+        while state.pending > 0 {
+            state = self.state.wait(state);
+        }
+        state
+    }
+
     fn work(&self) {
         let mut state = self.state.lock();
         loop {
@@ -208,13 +226,21 @@ impl Line {
     }
 }
 
+/// Keeps streams as they are until what it gives is dropped: see [`fork`](crate::fork).
+pub(crate) fn hold_all() -> Box<dyn Any> {
+    Box::new(lock(&STREAMS))
+}
+
 /// All that C knows of.
 struct Streams {
     all: BTreeMap<usize, Arc<Stream>>,
     last: usize,
+    /// With those that were destroyed and have something left to do.
+    lines: Vec<Weak<Line>>,
 }
 
-static STREAMS: Mutex<Streams> = Mutex::new(Streams { all: BTreeMap::new(), last: 0 });
+static STREAMS: Mutex<Streams> =
+    Mutex::new(Streams { all: BTreeMap::new(), last: 0, lines: Vec::new() });
 /// What CUDA calls the default stream of each thread; 1 is the default stream of all.
 const PER_THREAD: usize = 2;
 /// No communicator has such a number.
@@ -229,7 +255,7 @@ mod tests {
 
     #[test]
     fn jobs_are_carried_out_in_order_and_what_went_wrong_is_told_once() {
-        let handle = Stream::create().unwrap();
+        let handle = Stream::create(Handle::NULL).unwrap();
         let stream = Stream::find(handle).unwrap().unwrap();
         let (tell, told) = mpsc::channel();
         for number in 0..5 {
@@ -254,7 +280,7 @@ mod tests {
 
     #[test]
     fn what_a_stream_was_given_is_done_though_it_was_destroyed() {
-        let handle = Stream::create().unwrap();
+        let handle = Stream::create(Handle::NULL).unwrap();
         let stream = Stream::find(handle).unwrap().unwrap();
         let (tell, told) = mpsc::channel::<()>();
         let (answer, answered) = mpsc::channel();

@@ -19,6 +19,7 @@ mod mailbox;
 mod near;
 mod service;
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex};
@@ -238,6 +239,11 @@ pub(crate) fn forget_all_of(comm: usize) -> Vec<Hold> {
 fn holds_of(comm: usize, windows: &mut Windows) -> Vec<Hold> {
     let all = windows.all.values_mut().filter(|known| known.window.comm == comm);
     all.filter_map(|known| known.hold.take()).collect()
+}
+
+/// Keeps windows as they are until what it gives is dropped: see [`fork`](crate::fork).
+pub(crate) fn hold_all() -> Box<dyn Any> {
+    Box::new(lock(&WINDOWS))
 }
 
 /// All that C knows of.

@@ -34,6 +34,13 @@ fn a_child_that_a_program_in_c_forks_uses_nothing_of_its_parent() {
 }
 
 #[test]
+fn a_child_that_is_forked_while_others_make_calls_waits_for_none_of_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile(folder.path(), &here("tests/crowded.c")) else { return };
+    succeed(ranks_of(&program, &[], 1));
+}
+
+#[test]
 fn a_program_in_c_runs_under_the_launcher() {
     let folder = tempfile::tempdir().unwrap();
     let launcher = built("../consort");

@@ -147,6 +147,24 @@ fn a_communicator_goes_on_beside_the_smaller_one() {
 }
 
 #[test]
+fn smaller_ones_are_made_one_after_the_other() {
+    ranks(4, |ctx| {
+        let comm = meet(ctx);
+        for without in [2, 2, 3, 1, 2] {
+            if ctx.rank() as c_int == without {
+                continue;
+            }
+            let mut rest = Handle::NULL;
+            ok(ncclCommShrink(comm, list(&[without]), 1, out(&mut rest), no_config(), 0));
+            counts_all(rest);
+            ok(ncclCommDestroy(rest));
+        }
+        counts_all(comm);
+        ok(ncclCommDestroy(comm));
+    });
+}
+
+#[test]
 fn those_who_are_left_go_on_after_a_rank_was_killed() {
     let mut job = Ranks::new(4).start(|ctx| {
         let comm = meet(ctx);

@@ -200,6 +200,26 @@ fn memory_is_taken_back_once() {
 }
 
 #[test]
+fn a_registration_is_not_called_as_another_was() {
+    let (comms, numbers) = ([alone(), alone()], [0_u8; 100]);
+    let register = |comm| {
+        let mut handle = Handle::NULL;
+        ok(ncclCommRegister(comm, read(&numbers), 100, out(&mut handle)));
+        handle
+    };
+    let first = register(comms[0]);
+    ok(ncclCommDeregister(comms[0], first));
+    let second = register(comms[0]);
+    let others = register(comms[1]);
+    for none in [first, others] {
+        fails(ncclCommDeregister(comms[0], none), BAD, "for this communicator");
+    }
+    ok(ncclCommDeregister(comms[0], second));
+    ok(ncclCommDeregister(comms[1], others));
+    comms.into_iter().for_each(|comm| ok(ncclCommDestroy(comm)));
+}
+
+#[test]
 fn memory_that_is_not_there_is_not_promised() {
     let mut memory: *mut c_void = std::ptr::null_mut();
     let status = ncclMemAlloc(out(&mut memory), 1 << 46);

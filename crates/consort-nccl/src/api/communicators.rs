@@ -54,20 +54,22 @@ exports! {
     }
 
     /// Takes no more calls, and waits for those that were made; in the background, if the communicator does not
-    /// block.
+    /// block and there is a thread for it.
     fn ncclCommFinalize, pncclCommFinalize(comm: Handle) {
         let comm = Communicator::find(comm)?;
         comm.begin_to_finalize()?;
         if comm.settings.blocking {
             return comm.finalize();
         }
+        let finalized = comm.clone();
         let body = move || {
             // The communicator knows.
-            let _ = comm.finalize();
+            let _ = finalized.finalize();
         };
         match thread::Builder::new().name("consort-finalize".to_owned()).spawn(body) {
             Ok(_) => Err(Failure::in_progress()),
-            Err(error) => Err(Failure::system(format!("there is no thread to wait in: {error}"))),
+            // If nobody did it, it would be in progress for ever.
+            Err(_) => comm.finalize(),
         }
     }
 
@@ -83,8 +85,9 @@ exports! {
         Ok(())
     }
 
-    /// Ends it for all ranks, from whichever thread: what is on its way fails, here and elsewhere. `NULL` is
-    /// nothing to end.
+    /// Ends it for all ranks, from whichever thread: what is on its way fails, here and elsewhere. When it returns
+    /// its memory is the program's again: what was at it is over, which is all that it waits for, and what has not
+    /// begun never does. `NULL` is nothing to end.
     fn ncclCommAbort, pncclCommAbort(comm: Handle) {
         if comm.is_null() {
             return Ok(());
@@ -93,8 +96,6 @@ exports! {
             return Ok(());
         };
         comm.abort();
-        // What it was doing has failed, and is over when this returns: its memory is the program's again.
-        comm.turns.drain();
         // To leave may take a while, for which nobody who aborts wants to wait.
         let _ = thread::Builder::new().name("consort-abort".to_owned()).spawn(move || comm.leave());
         Ok(())
@@ -331,10 +332,12 @@ fn rest(bond: &Bond, comm: &Communicator, without: &[u32]) -> Result<consort::Gr
         );
         return Err(Failure { text, ..failure });
     }
-    let ranks: Vec<u32> =
-        (0..bond.group.world() as u32).filter(|rank| !without.contains(rank)).collect();
-    // Everyone who calls this has made as many calls before, so that this is one name for one call.
-    let name = format!("shrink-{}", bond.group.calls());
+    let all = 0..bond.group.world() as u32;
+    let (without, ranks): (Vec<u32>, Vec<u32>) = all.partition(|rank| without.contains(rank));
+    // Just those who are left call this, so that all of them have as often left out the same.
+    let count = comm.count_shrink(&without);
+    let without: Vec<String> = without.iter().map(u32::to_string).collect();
+    let name = format!("without-{}-{count}", without.join("+"));
     Ok(bond.group.among(&name, &ranks)?)
 }
 

@@ -154,6 +154,39 @@ teams! {
     fn ncclTeamRail, pncclTeamRail = rail;
 }
 
+/// The number in the world of a rank of a team; -1 if there is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn ncclTeamRankToWorld(comm: Handle, team: Team, rank: c_int) -> c_int {
+    rank_in(team_of(comm, world), team, rank)
+}
+
+#[doc(hidden)]
+#[unsafe(no_mangle)]
+pub extern "C" fn pncclTeamRankToWorld(comm: Handle, team: Team, rank: c_int) -> c_int {
+    rank_in(team_of(comm, world), team, rank)
+}
+
+/// The number of a rank of a team among those that this one reaches by pointers; -1 if it is none of them.
+#[unsafe(no_mangle)]
+pub extern "C" fn ncclTeamRankToLsa(comm: Handle, team: Team, rank: c_int) -> c_int {
+    rank_in(team_of(comm, near), team, rank)
+}
+
+#[doc(hidden)]
+#[unsafe(no_mangle)]
+pub extern "C" fn pncclTeamRankToLsa(comm: Handle, team: Team, rank: c_int) -> c_int {
+    rank_in(team_of(comm, near), team, rank)
+}
+
+/// The number that a rank of a team has in another one, of neighbours. This rank is in both.
+fn rank_in(other: Team, team: Team, rank: c_int) -> c_int {
+    let [here, there, stride, mine] = [team.rank, rank, team.stride, other.rank].map(i128::from);
+    let number = mine + (there - here) * stride;
+    let is_there = (0..team.nRanks).contains(&rank) && (0..other.nRanks.into()).contains(&number);
+    if is_there { number as c_int } else { NO_RANK }
+}
+
+const NO_RANK: c_int = -1;
 const ALONE: Team = Team { nRanks: 1, rank: 0, stride: 1 };
 const MULTIMEM: &str =
     "there is no memory that writes to several GPUs at once, as this library works on CPU memory";

@@ -91,13 +91,13 @@ driver! {
         pctx.set("pctx", CURRENT.get())
     }
 
-    /// As `consortStreamCreate`.
+    /// As `consortStreamCreate`, in the context of this thread.
     fn cuStreamCreate(stream: Out<Handle>, flags: c_uint) {
         stream.check("stream")?;
         if flags > NON_BLOCKING {
             return Err(Failure::argument(format!("flags are {flags}, which no stream has")));
         }
-        stream.set("stream", Stream::create()?)
+        stream.set("stream", Stream::create(CURRENT.get())?)
     }
 
     /// As `consortStreamDestroy`.
@@ -161,8 +161,9 @@ driver! {
         dptr.set("dptr", start.expose_provenance() as u64)
     }
 
-    /// As `ncclMemFree`.
+    /// As `ncclMemFree`, when the streams of this thread's context have done all that they were given.
     fn cuMemFree_v2(dptr: Buffer) {
+        Stream::settle_all_of(CURRENT.get());
         memory::free(dptr)
     }
 

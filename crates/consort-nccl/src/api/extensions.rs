@@ -31,7 +31,7 @@ pub extern "C" fn consortNcclIdentity() -> *const c_char {
 pub extern "C" fn consortStreamCreate(stream: Out<Handle>) -> Status {
     guard("consortStreamCreate", || {
         stream.check("stream")?;
-        stream.set("stream", Stream::create()?)
+        stream.set("stream", Stream::create(Handle::NULL)?)
     })
 }
 

@@ -50,12 +50,11 @@ exports! {
             let make = move || {
                 let service = of.service()?;
                 let number = of.handle().number();
-                let opened = Window::open(&service, &of.bond()?.group, number, mine, winFlags)?;
+                let opened = Window::open(&service, &of.at_work()?.group, number, mine, winFlags)?;
                 window::settle(handle, opened, hold);
-                Ok(None)
+                Ok(())
             };
-            let settings = comm.settings.clone();
-            batch::birth(Birth::of(comm, None, &settings, make))
+            batch::birth(Birth::of_memory(comm, make))
         })
     }
 
@@ -66,12 +65,11 @@ exports! {
             let window = window::find(win, comm.handle().number())?;
             let of = comm.clone();
             let make = move || {
-                window.close(&of.bond()?.group)?;
+                window.close(&of.at_work()?.group)?;
                 window::forget(win);
-                Ok(None)
+                Ok(())
             };
-            let settings = comm.settings.clone();
-            batch::birth(Birth::of(comm, None, &settings, make))
+            batch::birth(Birth::of_memory(comm, make))
         })
     }
 
