@@ -1,24 +1,25 @@
 //! Communicators.
 
+mod ops;
+
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_int;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use consort::{Dtype, Group, ReduceOp};
+use consort::{Dtype, Group};
 use consort_sys::origin::Origin;
 
 use crate::config::Settings;
 use crate::failure::{Failure, Result, catch};
-use crate::kind::{FIRST_OWN, built_in};
 use crate::lock;
 use crate::membership::Membership;
 use crate::memory::Region;
 use crate::raw::Handle;
-use crate::scale::Factor;
 use crate::status::Status;
 use crate::turns::Turns;
 use crate::window::{self, Service};
+pub(crate) use ops::{Combination, Own};
 
 /// A rank's hold on a group, as C knows it.
 #[derive(Debug)]
@@ -80,44 +81,6 @@ pub(crate) enum Stage {
     Aborted,
     /// The program has let go of it.
     Destroyed,
-}
-
-/// How numbers are combined.
-#[derive(Clone, Debug)]
-pub(crate) enum Combination {
-    /// As everybody knows it.
-    BuiltIn(ReduceOp),
-    /// As the program has said.
-    Own(Own),
-}
-
-/// A sum of numbers that are multiplied first.
-#[derive(Clone, Debug)]
-pub(crate) enum Own {
-    /// By this.
-    Known(Factor),
-    /// By what is there when it is used.
-    At(Dtype, Region),
-}
-
-impl Combination {
-    /// How numbers are combined that were multiplied already.
-    pub(crate) fn op(&self) -> ReduceOp {
-        match self {
-            Self::BuiltIn(op) => *op,
-            Self::Own(_) => ReduceOp::Sum,
-        }
-    }
-}
-
-impl Own {
-    /// What numbers are multiplied by, if they are now.
-    pub(crate) fn factor(&self) -> Factor {
-        match self {
-            Self::Known(factor) => factor.clone(),
-            Self::At(dtype, region) => Factor::new(*dtype, region.source()),
-        }
-    }
 }
 
 impl Communicator {
@@ -511,61 +474,6 @@ impl Communicator {
             ))),
         }
     }
-
-    /// A way to combine numbers of this type.
-    ///
-    /// # Errors
-    /// When there is no such way, or it is for another type.
-    pub(crate) fn combination(&self, op: c_int, dtype: Dtype) -> Result<Combination> {
-        if let Some(op) = built_in(op) {
-            return Ok(Combination::BuiltIn(op));
-        }
-        match lock(&self.ops).get(&op) {
-            Some((of, own)) if *of == dtype => Ok(Combination::Own(own.clone())),
-            Some((of, _)) => Err(Failure::argument(format!(
-                "op {op} was made for {of}, and datatype is {dtype}"
-            ))),
-            None => Err(Failure::argument(format!(
-                "op is {op}: there are 0 to {}, and those that ncclRedOpCreatePreMulSum has given for this \
-                 communicator",
-                FIRST_OWN - 1
-            ))),
-        }
-    }
-
-    /// Keeps a way of the program's own. Gives its code, which no other of its has, and for long no other at all.
-    pub(crate) fn add_op(&self, dtype: Dtype, own: Own) -> c_int {
-        let mut last = lock(&LAST_OP);
-        let mut ops = lock(&self.ops);
-        // A program that makes one for each call comes to the end of the numbers some day.
-        *last = next_op(*last, |code| ops.contains_key(&code));
-        ops.insert(*last, (dtype, own));
-        *last
-    }
-
-    /// Forgets it.
-    ///
-    /// # Errors
-    /// When it is none of this communicator's.
-    pub(crate) fn remove_op(&self, op: c_int) -> Result<()> {
-        match lock(&self.ops).remove(&op) {
-            Some(_) => Ok(()),
-            None => Err(Failure::argument(format!(
-                "op is {op}, which ncclRedOpCreatePreMulSum has not given for this communicator, or was \
-                 destroyed before"
-            ))),
-        }
-    }
-}
-
-/// The next code after another that none of a communicator's has.
-fn next_op(last: c_int, is_taken: impl Fn(c_int) -> bool) -> c_int {
-    let after = |code: c_int| code.checked_add(1).unwrap_or(FIRST_OWN);
-    let mut code = after(last);
-    while is_taken(code) {
-        code = after(code);
-    }
-    code
 }
 
 /// Whatever happens in `body` is the communicator's failure too.
@@ -575,7 +483,7 @@ pub(crate) fn noting<T>(comm: &Communicator, body: impl FnOnce() -> Result<T>) -
 
 /// Keeps communicators as they are until what it gives is dropped: see [`fork`](crate::fork).
 pub(crate) fn hold_all() -> Box<dyn Any> {
-    Box::new((lock(&COMMS), lock(&LAST_OP)))
+    Box::new((lock(&COMMS), ops::hold()))
 }
 
 /// All that C knows of.
@@ -587,21 +495,9 @@ struct Comms {
 }
 
 static COMMS: Mutex<Comms> = Mutex::new(Comms { all: BTreeMap::new(), last: 0, registered: 0 });
-static LAST_OP: Mutex<c_int> = Mutex::new(FIRST_OWN - 1);
 /// Handles look like addresses, and are none that anybody has.
 const STEP: usize = 0x10;
 /// No communicator, stream or window has such a number.
 const REGISTERED: usize = 0x7400_0000_0000;
 const ABORTED: &str = "ncclCommAbort";
 const REVOKED: &str = "ncclCommRevoke";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn codes_begin_anew_when_there_are_no_more() {
-        assert_eq!(next_op(FIRST_OWN - 1, |_| false), FIRST_OWN);
-        assert_eq!(next_op(c_int::MAX, |code| code < FIRST_OWN + 2), FIRST_OWN + 2);
-    }
-}
