@@ -185,7 +185,7 @@ fn what_nobody_has_received_is_not_for_a_later_group() {
 }
 
 /// Ranks that MPI's launcher starts, of whom one has an MPI that differs so.
-fn altered(world: u32, rank: u32, how: &str) -> Result<Ranks, Skip> {
+pub(super) fn altered(world: u32, rank: u32, how: &str) -> Result<Ranks, Skip> {
     let library = library(&Mpi::find()?)?;
     let ranks = Ranks::new(world).by_mpi()?.env("ALTERED", how);
     Ok(ranks.env("ALTERED_RANK", rank.to_string()).env("CONSORT_MPI_LIBRARY", library))
