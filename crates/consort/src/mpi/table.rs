@@ -208,7 +208,8 @@ impl Table {
         self.comm(comm)
     }
 
-    /// Lets go of a communicator that was [made](Self::among) and is used no more. What it is at goes on.
+    /// Lets go of a communicator that was [made](Self::among) and is used no more. What it is at goes on. The standard
+    /// allows that this waits for the others to do the same.
     pub(super) fn free(&self, mut comm: Comm) -> Result<(), MpiError> {
         // SAFETY: the handle is of this frame; what it stands for MPI keeps for as long as it needs it.
         let code = unsafe { (self.functions.comm_free)(&mut comm.handle) };

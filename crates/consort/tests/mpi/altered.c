@@ -40,6 +40,12 @@ int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *new
     return PMPI_Comm_create_group(comm, group, tag, newcomm);
 }
 
+int MPI_Comm_free(MPI_Comm *comm)
+{
+    fail("", "never lets go of a group");
+    return PMPI_Comm_free(comm);
+}
+
 int MPI_Iallgather_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf,
                      MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request)
 {

@@ -164,6 +164,24 @@ fn a_message_is_sent_that_a_rank_has_received_before_it_leaves_however_late_that
 }
 
 #[test]
+fn a_group_that_mpi_does_not_let_go_of_is_left_to_it() {
+    let ranks = match altered(2, 1, "never lets go of a group") {
+        Ok(ranks) => ranks,
+        Err(reason) => return skip(reason),
+    };
+    let done = ranks.start(|ctx| {
+        for epoch in 0..2 {
+            let group = invited(ctx, Transport::Auto).epoch(epoch).init().unwrap();
+            works(&group);
+            let began = Instant::now();
+            drop(group);
+            assert!(began.elapsed() < Duration::from_secs(30), "MPI was waited for");
+        }
+    });
+    done.expect_all();
+}
+
+#[test]
 fn what_nobody_has_received_is_not_for_a_later_group() {
     let ranks = match Ranks::new(2).by_mpi() {
         Ok(ranks) => ranks,
