@@ -18,8 +18,9 @@
 //!   `-disable-auto-cleanup` it lets them live if the one has exited, and kills them all the same if a signal has
 //!   killed it. Where they live they find out as always, and can go on in a
 //!   [smaller group](crate::Group::shrink), whose data no longer travels by MPI.
-//! - MPI begins once in a process and ends once, when the process [does](ending). Both, and the making of a
-//!   communicator, know no deadline, so that they are done on threads that can be [left behind](keeper).
+//! - MPI begins once in a process and ends once, when the process [does](ending). Both, and the making
+//!   and freeing of a communicator, know no deadline, so that they are done on threads that can be
+//!   [left behind](keeper).
 //!
 //! # How it begins
 //!

@@ -88,12 +88,27 @@ impl Communicator {
 impl Drop for Inner {
     fn drop(&mut self) {
         let is_spoiled = *self.spoiled.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let table = &self.hold.mpi().table;
+        let mpi = self.hold.mpi();
         // A program that has begun MPI itself may have ended it, and whoever calls it then is ended.
-        if !is_spoiled && table.has_ended() == Ok(false) {
-            // What is lost otherwise is a communicator.
-            let _ = table.free(self.comm);
+        if !is_spoiled && mpi.table.has_ended() == Ok(false) {
+            free(mpi, self.comm);
         }
+    }
+}
+
+/// Has MPI let go of a communicator, on a thread. The standard allows that MPI waits there for the others, of whom one
+/// may have spoiled its own, which it never lets go of. So this waits only as long as an MPI may take that does not, and
+/// leaves the thread behind otherwise: what is lost is a communicator, and that MPI [ends](ending).
+fn free(mpi: &'static Mpi, comm: Comm) {
+    let (hold, (done, freed)) = (mpi.hold(), mpsc::channel());
+    let free = move || {
+        let _ = hold.mpi().table.free(comm);
+        // Whoever hears that it is done may exit, and end MPI.
+        drop(hold);
+        let _ = done.send(());
+    };
+    if thread::Builder::new().name("consort-mpi-free".to_owned()).spawn(free).is_ok() {
+        let _ = freed.recv_timeout(SOON);
     }
 }
 
@@ -158,3 +173,6 @@ fn word_of(name: &str) -> u64 {
     let hash = blake3::hash(name.as_bytes());
     u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))
 }
+
+/// How long MPI may take to let go of something if it waits for nobody.
+const SOON: Duration = Duration::from_secs(2);

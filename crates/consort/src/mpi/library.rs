@@ -38,7 +38,7 @@ impl Mpi {
     ) -> Result<&'static Self> {
         let mpi = keeper::open(until, look_round)?;
         if mpi.table.has_ended() == Ok(true) {
-            return Err(Error::Mpi("it has ended in this process, and begins once".to_owned()));
+            return Err(Error::Mpi(ENDED.to_owned()));
         }
         let (number, size) = (mpi.world.me, mpi.world.world);
         if (number, size) == (rank as usize, world as usize) {
@@ -88,7 +88,11 @@ impl Mpi {
     pub(super) fn begin() -> Result<Self, String> {
         let (table, path) = Self::load()?;
         let in_it = |error: MpiError| format!("{}: {error}", path.display());
+        // One that has ended has begun, too, and ends a process that asks it anything else.
         let is_guest = table.has_begun().map_err(in_it)?;
+        if table.has_ended().map_err(in_it)? {
+            return Err(ENDED.to_owned());
+        }
         if !is_guest {
             table.begin().map_err(in_it)?;
         }
@@ -111,5 +115,8 @@ fn candidates() -> Vec<PathBuf> {
 
 /// The variable that names the library.
 pub(crate) const LIBRARY: &str = "CONSORT_MPI_LIBRARY";
+/// What one is told who comes too late.
+const ENDED: &str = "the program has ended MPI, which begins once in a process: make groups before MPI_Finalize, or \
+                     choose CONSORT_BACKEND=host after it";
 /// What the library is called. Without a number it is for linkers, but may be the library itself.
 const NAMES: [&str; 3] = ["libmpi_abi.so.1", "libmpi_abi.so.0", "libmpi_abi.so"];

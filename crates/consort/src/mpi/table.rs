@@ -47,6 +47,8 @@ pub(crate) struct Pending {
     request: Handle,
     /// What MPI may read and write until it is done. Dropped before that, it is left to MPI for good.
     lent: Option<(Task, Memory)>,
+    /// Why it has failed, if it has.
+    failure: Option<MpiError>,
 }
 
 /// Messages that are received apart from others, each class in its order.
@@ -206,7 +208,8 @@ impl Table {
         self.comm(comm)
     }
 
-    /// Lets go of a communicator that was [made](Self::among) and is used no more. What it is at goes on.
+    /// Lets go of a communicator that was [made](Self::among) and is used no more. What it is at goes on. The standard
+    /// allows that this waits for the others to do the same.
     pub(super) fn free(&self, mut comm: Comm) -> Result<(), MpiError> {
         // SAFETY: the handle is of this frame; what it stands for MPI keeps for as long as it needs it.
         let code = unsafe { (self.functions.comm_free)(&mut comm.handle) };
@@ -334,7 +337,7 @@ impl Table {
                 unreachable!("both parts are of one form, and a message is no operation of all")
             }
         };
-        let pending = Pending { table: self, request, lent: Some((task, memory)) };
+        let pending = Pending::new(self, request, task, memory);
         self.check(what, code)?;
         Ok(pending)
     }
@@ -359,8 +362,7 @@ impl Table {
         // SAFETY: there are so many bytes, which stay where they are until MPI is done: see `Pending`.
         let code =
             unsafe { send(data, count, BYTE, to as c_int, class.tag(), comm.handle, &mut request) };
-        let lent = Some((Task::Message { bytes, comes: false }, memory));
-        let pending = Pending { table: self, request, lent };
+        let pending = Pending::new(self, request, Task::Message { bytes, comes: false }, memory);
         self.check("MPI_Isend", code)?;
         Ok(pending)
     }
@@ -402,8 +404,7 @@ impl Table {
         let (room, mut request) = (memory.receive.of(bytes).as_mut_ptr().cast(), REQUEST_NULL);
         // SAFETY: there is room for so many bytes, which stays where it is until MPI is done: see `Pending`.
         let code = unsafe { (f.receive)(room, count, BYTE, &mut message, &mut request) };
-        let lent = Some((Task::Message { bytes, comes: true }, memory));
-        let pending = Pending { table: self, request, lent };
+        let pending = Pending::new(self, request, Task::Message { bytes, comes: true }, memory);
         self.check("MPI_Imrecv", code)?;
         Ok(Some(pending))
     }
@@ -469,22 +470,25 @@ impl Table {
 }
 
 impl Pending {
+    fn new(table: &'static Table, request: Handle, task: Task, memory: Memory) -> Self {
+        Self { table, request, lent: Some((task, memory)), failure: None }
+    }
+
     /// Whether MPI is done with it. Whoever asks has MPI go on with all that it is at.
     ///
     /// # Errors
-    /// When it has failed: what it was lent stays with MPI.
+    /// When it has failed, however often it is asked: what it was lent stays with MPI.
     #[inline]
     pub(crate) fn is_done(&mut self) -> Result<bool, MpiError> {
         if self.request == REQUEST_NULL {
-            return Ok(true);
+            return self.failure.clone().map_or(Ok(true), Err);
         }
         let mut flag = 0;
         // SAFETY: the request is this one's, not done yet, and the flag is of this frame. No status is asked for.
         let code =
             unsafe { (self.table.functions.test)(&mut self.request, &mut flag, ptr::null_mut()) };
         if code != SUCCESS {
-            self.leave();
-            return Err(self.table.error("MPI_Test", code));
+            return Err(self.fail(code));
         }
         Ok(flag != 0)
     }
@@ -492,7 +496,7 @@ impl Pending {
     /// What it was lent, once it is done.
     ///
     /// # Panics
-    /// When it is not.
+    /// When it is not, or has failed.
     pub(crate) fn into_memory(mut self) -> Memory {
         assert_eq!(self.request, REQUEST_NULL, "MPI is done with it");
         let (_, memory) = self.lent.take().expect("it was lent when it began");
@@ -505,6 +509,15 @@ impl Pending {
             Some((Task::Message { bytes, .. }, _)) => *bytes,
             _ => 0,
         }
+    }
+
+    /// Takes notice that it has failed. MPI forgets the request of what has ended so, as it does of what is done: it
+    /// is never asked about it again.
+    #[cold]
+    fn fail(&mut self, code: c_int) -> MpiError {
+        self.leave();
+        self.request = REQUEST_NULL;
+        self.failure.insert(self.table.error("MPI_Test", code)).clone()
     }
 
     /// Leaves what it was lent to MPI.

@@ -40,6 +40,12 @@ int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *new
     return PMPI_Comm_create_group(comm, group, tag, newcomm);
 }
 
+int MPI_Comm_free(MPI_Comm *comm)
+{
+    fail("", "never lets go of a group");
+    return PMPI_Comm_free(comm);
+}
+
 int MPI_Iallgather_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf,
                      MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request)
 {
@@ -65,6 +71,41 @@ static int has_come(double *since)
     return 1;
 }
 
+/* What fails when it is asked about, and of which kind the last message was that has come. */
+static MPI_Request lost;
+static int kind;
+enum { MESSAGE = 1, GOODBYE = 2 };
+
+/* The first message goes nowhere: the request is of something that nobody sends. */
+int MPI_Isend_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
+                MPI_Request *request)
+{
+    static int sent;
+    if (is("loses what it sends") && comm != MPI_COMM_WORLD && tag == MESSAGE && !sent++) {
+        int code = PMPI_Irecv_c(NULL, 0, MPI_BYTE, dest, 77, comm, request);
+        lost = *request;
+        return code;
+    }
+    return PMPI_Isend_c(buf, count, datatype, dest, tag, comm, request);
+}
+
+int MPI_Imrecv_c(void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Message *message, MPI_Request *request)
+{
+    int code = PMPI_Imrecv_c(buf, count, datatype, message, request);
+    if ((is("loses what comes") && kind == MESSAGE) || (is("loses goodbyes") && kind == GOODBYE))
+        lost = *request;
+    return code;
+}
+
+/* MPI forgets requests of what has failed. */
+static int lose(MPI_Request *request)
+{
+    PMPI_Cancel(request);
+    PMPI_Request_free(request);
+    lost = NULL;
+    return MPI_ERR_OTHER;
+}
+
 /* Messages that have come are there only after a while, as if the way were long. */
 int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status)
 {
@@ -76,6 +117,7 @@ int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *mess
         if (code || !there || !has_come(&since[source % 64]))
             return code;
     }
+    kind = comm == MPI_COMM_WORLD ? 0 : tag;
     return PMPI_Improbe(source, tag, comm, flag, message, status);
 }
 
@@ -85,6 +127,8 @@ int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
     enum { MOST = 64 };
     static MPI_Request held[MOST];
     static double since[MOST];
+    if (lost && *request == lost)
+        return lose(request);
     if (is("hears late") && *request != MPI_REQUEST_NULL) {
         int there = 0, place = 0;
         int code = PMPI_Request_get_status(*request, &there, MPI_STATUS_IGNORE);

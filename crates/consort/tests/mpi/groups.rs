@@ -1,6 +1,7 @@
-//! Groups that threads make at the same time.
+//! Groups that threads make at the same time, and groups one after the other.
 
 use std::thread;
+use std::time::Duration;
 
 use consort::{ReduceOp, Transport};
 use consort_testkit::skip;
@@ -39,4 +40,24 @@ fn many_groups_that_threads_make_at_once_in_any_order_are_kept_apart() {
     done.expect_all();
 }
 
+#[test]
+fn more_groups_can_be_made_and_left_than_mpi_has_at_a_time() {
+    let ranks = match ranks(2) {
+        Ok(ranks) => ranks.limit(Duration::from_secs(110)),
+        Err(reason) => return skip(reason),
+    };
+    let done = ranks.start(|ctx| {
+        let world = invited(ctx, Transport::Auto).init().unwrap();
+        for at in 0..MORE {
+            let group = world.among(&at.to_string(), &[0, 1]).unwrap();
+            let mut sum = [at];
+            group.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
+            assert_eq!(sum, [2 * at]);
+        }
+    });
+    done.expect_all();
+}
+
 const GROUPS: u32 = 40;
+/// MPICH has 2,048 communicators at a time, and each group is two.
+const MORE: u32 = 1100;

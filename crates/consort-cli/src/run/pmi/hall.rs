@@ -97,10 +97,10 @@ impl Hall {
         }
     }
 
-    /// Keeps a value, if there is room.
+    /// Keeps a value, in place of what was there, or if there is room.
     pub(super) fn put(&self, key: &str, value: &str) -> bool {
         let mut state = self.lock();
-        if state.values.len() >= MOST_VALUES {
+        if state.values.len() >= MOST_VALUES && !state.values.contains_key(key) {
             return false;
         }
         state.values.insert(key.to_owned(), value.to_owned());

@@ -147,6 +147,16 @@ fn a_value_is_there_for_ranks_of_all_hosts_once_they_have_met() {
 }
 
 #[test]
+fn a_value_can_be_put_anew_where_there_is_no_room_for_another() {
+    let hall = &halls(1)[0];
+    let full = (0..).take_while(|number: &u32| hall.put(&number.to_string(), "first")).count();
+    assert!(full > 0 && !hall.put("one more", "first"));
+    assert!(hall.put("0", "second"));
+    assert_eq!(hall.get("0").unwrap().as_deref(), Some("second"));
+    assert_eq!(hall.get("one more").unwrap(), None);
+}
+
+#[test]
 fn those_who_wait_for_one_that_does_not_come_are_sent_away_at_the_end() {
     for nodes in [1, 2] {
         let halls = halls(nodes);

@@ -28,6 +28,7 @@ use self::goodbye::Goodbye;
 use self::inflow::MpiInflow;
 use crate::engine::lookout::Lookout;
 use crate::engine::post::{Broken, Inlet, Outflow, Outlet};
+use crate::engine::verdict::Cause;
 use crate::mpi::{Class, Communicator, Memory, MpiError, Pending};
 
 /// Ends of ways for messages to and from every other rank of the group that this is for; and what is on its way.
@@ -94,18 +95,30 @@ impl Mailbag {
             self.say_goodbye();
         }
         loop {
-            let mut all = self.lock();
-            let is_out = |it: &mut Traffic| it.reap().is_ok() && it.packets.is_empty();
-            let are_out = all.iter_mut().all(is_out);
-            drop(all);
-            if are_out {
-                return self.throw_away();
+            match self.is_empty() {
+                Ok(true) => return self.throw_away(),
+                Ok(false) if !self.lookout.has_ended() && began.elapsed() < LINGER => {
+                    thread::sleep(Duration::from_micros(100));
+                }
+                Ok(false) => return self.communicator.spoil(),
+                Err(error) => {
+                    // Whoever waits for what is lost would do so until its deadline.
+                    let reason = format!("its last messages are lost: MPI has failed: {error}");
+                    self.lookout.decide(Cause::Unable { reason });
+                    return self.communicator.spoil();
+                }
             }
-            if self.lookout.has_ended() || began.elapsed() >= LINGER {
-                return self.communicator.spoil();
-            }
-            thread::sleep(Duration::from_micros(100));
         }
+    }
+
+    /// Whether everything is out.
+    fn is_empty(&self) -> Result<bool, MpiError> {
+        let mut is_empty = true;
+        for it in self.lock().iter_mut() {
+            it.reap()?;
+            is_empty &= it.packets.is_empty();
+        }
+        Ok(is_empty)
     }
 
     fn others(&self) -> impl Iterator<Item = usize> {
@@ -120,6 +133,9 @@ impl Mailbag {
 
 impl Traffic {
     /// Takes back what MPI is done with.
+    ///
+    /// # Errors
+    /// When a packet has failed: it stays the first, so that nothing behind it is taken for sent.
     fn reap(&mut self) -> Result<(), MpiError> {
         while let Some(first) = self.packets.front_mut() {
             if !first.pending.is_done()? {

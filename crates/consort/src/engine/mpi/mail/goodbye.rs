@@ -14,7 +14,7 @@ pub(super) enum Goodbye {
     Coming(Pending),
     /// How many packets the rank has sent, and how many it has received.
     Said { sent: u64, taken: u64 },
-    /// Its process has ended, which is known since then.
+    /// Its process has ended, or MPI has lost the word, which is known since then.
     Lost(Instant),
 }
 
@@ -96,8 +96,10 @@ impl Goodbye {
                 }
             }
             let Self::Coming(coming) = self else { return };
-            if coming.is_done() != Ok(true) {
-                return;
+            match coming.is_done() {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(_) => return *self = Self::Lost(Instant::now()),
             }
             let Self::Coming(come) = std::mem::take(self) else { return };
             let memory = come.into_memory();
@@ -114,5 +116,5 @@ impl Goodbye {
 
 /// How long it is.
 const BYTES: usize = 3 * size_of::<u64>();
-/// How long the last words of a process may take that has ended.
+/// How long the last words of a rank may take that does not say which they are.
 const LAST_BREATH: Duration = Duration::from_secs(2);
