@@ -4,7 +4,7 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use consort::Error;
+use consort::{Error, Failed};
 use consort_testkit::skip;
 
 use crate::held::Held;
@@ -17,8 +17,8 @@ fn a_device_that_does_not_get_on_is_given_up_at_the_deadline() {
     with_devices(2)
         .start(|ctx| {
             let group = meet(ctx);
-            let held = Held::new(&group);
             next(&group, &[1.0; 8]).unwrap();
+            let held = Held::new(&group);
             let began = Instant::now();
             let mut call = sum(&group, &[1.0; 8]);
             let hasty = group.within(Duration::from_millis(500));
@@ -31,11 +31,11 @@ fn a_device_that_does_not_get_on_is_given_up_at_the_deadline() {
             let launched = call.launched();
             let work = within.call_async(call).unwrap();
             assert!(launched.wait().is_some(), "both ranks come");
-            let error = work.wait().unwrap_err().error;
+            let Failed { error, buffer } = work.wait().unwrap_err();
             assert!(matches!(&error, Error::Late { missing, .. } if missing[..] == [1]), "{error}");
             assert!(error.to_string().contains("all_reduce(sum) of 8 f32 on devices"), "{error}");
             assert!(began.elapsed() < LONG / 2, "after {:?}", began.elapsed());
-            drop(held);
+            end(held, buffer);
         })
         .expect_all();
 }
@@ -45,8 +45,8 @@ fn a_call_that_waits_for_a_device_has_its_time_limited_by_one_behind_it() {
     with_devices(2)
         .start(|ctx| {
             let group = meet(ctx);
-            let held = Held::new(&group);
             next(&group, &[1.0; 8]).unwrap();
+            let held = Held::new(&group);
             let began = Instant::now();
             let mut call = sum(&group, &[1.0; 8]);
             if group.rank() == 0 {
@@ -57,12 +57,12 @@ fn a_call_that_waits_for_a_device_has_its_time_limited_by_one_behind_it() {
             assert!(launched.wait().is_some(), "both ranks come");
             let hasty = group.within(Duration::from_millis(500));
             let second = hasty.call_async(sum(&group, &[1.0; 8])).unwrap();
-            for work in [first, second] {
-                let error = work.wait().unwrap_err().error;
-                assert!(matches!(&error, Error::Late { .. }), "{error}");
+            let failed = [first, second].map(|work| work.wait().unwrap_err());
+            for Failed { error, .. } in &failed {
+                assert!(matches!(error, Error::Late { .. }), "{error}");
             }
             assert!(began.elapsed() < LONG / 2, "after {:?}", began.elapsed());
-            drop(held);
+            end(held, failed);
         })
         .expect_all();
 }
@@ -72,8 +72,8 @@ fn whoever_waits_for_a_device_is_let_go_by_an_abort() {
     with_devices(2)
         .start(|ctx| {
             let group = meet(ctx);
-            let held = Held::new(&group);
             next(&group, &[1.0; 8]).unwrap();
+            let held = Held::new(&group);
             let began = Instant::now();
             let mut call = sum(&group, &[1.0; 8]);
             if group.rank() == 0 {
@@ -86,12 +86,18 @@ fn whoever_waits_for_a_device_is_let_go_by_an_abort() {
                 thread::sleep(Duration::from_millis(50));
                 group.abort("somebody has pressed a key");
             }
-            let error = work.wait().unwrap_err().error;
+            let Failed { error, buffer } = work.wait().unwrap_err();
             assert!(error.to_string().contains("somebody has pressed a key"), "{error}");
             assert!(began.elapsed() < LONG / 2, "after {:?}", began.elapsed());
-            drop(held);
+            end(held, buffer);
         })
         .expect_all();
+}
+
+/// Ends what holds up a device, and then what was to be done there: memory is taken back when all streams have got on.
+fn end(held: Held, memory: impl Sized) {
+    drop(held);
+    drop(memory);
 }
 
 #[test]
