@@ -16,6 +16,7 @@
 
 use std::ffi::CStr;
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// A library that was loaded. It stays so for as long as the process lives: threads of its own may run in it.
@@ -33,6 +34,10 @@ impl Library {
     pub fn open(candidates: impl IntoIterator<Item = PathBuf>) -> Result<Self, NotLoaded> {
         let mut tried = Vec::new();
         for path in candidates {
+            if let Some(reason) = refusal(&path) {
+                tried.push((path, reason));
+                continue;
+            }
             // SAFETY: what a library does when it is loaded is up to whoever names it: the system's owner, or the
             // user. It is not unloaded, so nothing of it is used after its end.
             match unsafe { libloading::Library::new(&path) } {
@@ -81,6 +86,15 @@ impl fmt::Display for NotLoaded {
 
 impl std::error::Error for NotLoaded {}
 
+/// Why the loader is not to open what is there. It would wait for ever for somebody to write into a pipe, and a device
+/// may do anything.
+fn refusal(path: &Path) -> Option<String> {
+    // One without a folder is not looked for in this process's own.
+    let has_folder = path.as_os_str().as_bytes().contains(&b'/');
+    let metadata = path.metadata().ok().filter(|_| has_folder)?;
+    (!metadata.is_file()).then(|| "it is no regular file".to_owned())
+}
+
 /// The loader's own words, without the name that it repeats.
 fn reason(error: &libloading::Error) -> String {
     let text = match std::error::Error::source(error) {
@@ -112,5 +126,16 @@ mod tests {
         assert!(error.tried[0].1.starts_with("cannot open shared object file"), "{error}");
         assert!(error.to_string().contains(&format!("{}: ", text.display())), "{error}");
         assert_eq!(Library::open([]).unwrap_err().to_string(), "there was nowhere to look");
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe.so");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
+        for path in [&pipe, folder.path(), Path::new("/dev/null")] {
+            let error = Library::open([path.to_owned()]).unwrap_err();
+            assert_eq!(error.to_string(), format!("{}: it is no regular file", path.display()));
+        }
     }
 }
