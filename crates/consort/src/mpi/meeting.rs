@@ -3,13 +3,13 @@
 //! Such a launcher tells each process its rank and how many there are, but neither a place nor a secret. MPI
 //! itself connects them, so rank 0 opens a place, makes a secret, and tells the others by MPI.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::thread;
 use std::time::Duration;
 
 use consort_store::{Deadline, Secret};
 use consort_sys::host::HostId;
-use consort_sys::net::choose;
+use consort_sys::net::{choose, interfaces, route_to};
 
 use super::library::Mpi;
 use super::memory::Memory;
@@ -38,8 +38,8 @@ pub(crate) fn introduce(
 ) -> Result<Introduced> {
     let mpi = Mpi::open_as(rank, world, until, &mut || Ok(()))?;
     let host = HostId::here().map_err(|error| Error::Host(error.into()))?;
-    let is_one_host = is_one_host(mpi, &host, until)?;
-    let opened = (rank == 0).then(|| open(interface, is_one_host));
+    let elsewhere = elsewhere(mpi, &host, interface, until)?;
+    let opened = (rank == 0).then(|| open(interface, elsewhere));
     let words = match &opened {
         Some(Ok((listener, secret))) => format!("{} {}", listener.address, secret.to_hex()),
         Some(Err(error)) => format!("{FAILED}{error}"),
@@ -67,12 +67,10 @@ struct Listening {
 }
 
 /// Opens a place that all hosts can reach, and no more than they have to.
-fn open(interface: Option<&str>, is_one_host: bool) -> Result<(Listening, Secret)> {
-    let address: IpAddr = match (interface, is_one_host) {
-        (None, true) => Ipv4Addr::LOCALHOST.into(),
-        _ => choose(None, interface)?.address,
-    };
-    let opened = TcpListener::bind((address, 0)).and_then(|listener| {
+fn open(interface: Option<&str>, elsewhere: Option<IpAddr>) -> Result<(Listening, Secret)> {
+    let peer = elsewhere.map(|address| SocketAddr::new(address, ANY_PORT));
+    let place = choose(peer, interface)?.socket(0);
+    let opened = TcpListener::bind(place).and_then(|listener| {
         let address = listener.local_addr()?;
         Ok(Listening { listener, address })
     });
@@ -80,16 +78,52 @@ fn open(interface: Option<&str>, is_one_host: bool) -> Result<(Listening, Secret
     Ok((listening, Secret::generate()?))
 }
 
-/// Whether all processes are on this host.
-fn is_one_host(mpi: &'static Mpi, host: &HostId, until: Deadline) -> Result<bool> {
+/// An address of another host that a process is on, if there is one: the way there is that to the others, too.
+fn elsewhere(
+    mpi: &'static Mpi,
+    host: &HostId,
+    interface: Option<&str>,
+    until: Deadline,
+) -> Result<Option<IpAddr>> {
     let words = postcard::to_stdvec(host).expect("a host has a fixed form");
     let mut memory = Memory::default();
-    memory.send.of(HASH).copy_from_slice(blake3::hash(&words).as_bytes());
-    let all = Task::GatherAll { mine: HASH, parts: Parts::Equal(HASH) };
+    let card = memory.send.of(CARD);
+    card[..HASH].copy_from_slice(blake3::hash(&words).as_bytes());
+    card[HASH..].copy_from_slice(&own_address(interface)?.octets());
+    let all = Task::GatherAll { mine: CARD, parts: Parts::Equal(CARD) };
     let memory = carry_out(mpi, all, memory, until)?;
-    let mine = &memory.send.bytes()[..HASH];
-    let mut hosts = memory.receive.bytes().chunks_exact(HASH).take(mpi.world.world);
-    Ok(hosts.all(|host| host == mine))
+    let cards = memory.receive.bytes().chunks_exact(CARD).take(mpi.world.world);
+    Ok(another_host(&memory.send.bytes()[..HASH], cards))
+}
+
+/// The address on the first of these cards that is another host's.
+fn another_host<'c>(mine: &[u8], mut cards: impl Iterator<Item = &'c [u8]>) -> Option<IpAddr> {
+    let card = cards.find(|card| card[..HASH] != *mine)?;
+    let octets: [u8; 16] = card[HASH..].try_into().ok()?;
+    Some(Ipv6Addr::from(octets).to_canonical())
+}
+
+/// Where other hosts may reach this one: over the interface that was asked for, or the one that leads to the rest of the
+/// world, or the first that leads anywhere.
+fn own_address(interface: Option<&str>) -> Result<Ipv6Addr> {
+    let address = match interface {
+        Some(_) => choose(None, interface)?.address,
+        None => match route_to(FAR_AWAY) {
+            Ok(address) => address,
+            Err(_) => first_address()?,
+        },
+    };
+    Ok(match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    })
+}
+
+/// The first address that leads out of this host, or that of loopback if there is none.
+fn first_address() -> Result<IpAddr> {
+    let all = interfaces().map_err(|error| Error::Host(error.into()))?;
+    let mut out = all.iter().filter(|it| it.up && !it.loopback).flat_map(|it| &it.addresses);
+    Ok(out.next().copied().unwrap_or(Ipv4Addr::LOCALHOST.into()))
 }
 
 /// What rank 0 says.
@@ -118,6 +152,43 @@ fn carry_out(mpi: &'static Mpi, task: Task, memory: Memory, until: Deadline) -> 
 
 const FAILED: &str = "!";
 const HASH: usize = blake3::OUT_LEN;
+/// Which host, and an address of it.
+const CARD: usize = HASH + 16;
+/// Routes do not depend on it.
+const ANY_PORT: u16 = 9;
+/// An address that is nobody's, and of no network that a host is in: where packets to it would leave, those to most
+/// others do. None is sent.
+const FAR_AWAY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), ANY_PORT);
 /// An address and a secret, or as much of a reason.
 const WORDS: usize = 512;
 const NAP: Duration = Duration::from_micros(200);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn card(host: u8, address: &str) -> Vec<u8> {
+        let address: IpAddr = address.parse().unwrap();
+        let address = match address {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
+        [vec![host; HASH], address.octets().to_vec()].concat()
+    }
+
+    #[test]
+    fn the_way_to_the_first_process_of_another_host_is_asked_for() {
+        let cards = [card(1, "10.0.0.1"), card(1, "10.0.0.1"), card(2, "10.0.0.2"), card(3, "::3")];
+        let found = |me: usize| another_host(&cards[me][..HASH], cards.iter().map(Vec::as_slice));
+        assert_eq!(found(0), Some("10.0.0.2".parse().unwrap()));
+        assert_eq!(found(2), Some("10.0.0.1".parse().unwrap()));
+        let here = || cards[..2].iter().map(Vec::as_slice);
+        assert_eq!(another_host(&cards[0][..HASH], here()), None);
+    }
+
+    #[test]
+    fn whoever_is_alone_on_a_host_listens_only_there() {
+        let (listening, _) = open(None, None).unwrap();
+        assert!(listening.address.ip().is_loopback(), "{listening:?}");
+    }
+}
