@@ -14,9 +14,8 @@ pub(crate) use self::invitation::Invitation;
 use self::invitation::incomplete;
 pub(crate) use self::listening::Listening;
 use crate::debug::DebugLevel;
-use crate::engines;
 use crate::environment::{Said, Variables};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::group::Group;
 use crate::meeting;
 use crate::mpi::{self, Introduced};
@@ -368,15 +367,15 @@ impl Builder {
     /// [`Environment`](crate::Error::Environment) when something is missing or contradicts itself;
     /// [`Missing`](crate::Error::Missing) when some ranks did not come;
     /// [`Differs`](crate::Error::Differs) when they were set up differently;
-    /// [`Twice`](crate::Error::Twice) when this process has come to this round before.
+    /// [`Twice`](crate::Error::Twice) when this process has come to this round before;
+    /// [`PeerUnable`](crate::Error::PeerUnable) on every rank when [NCCL](crate::Engine::Nccl) was chosen and one
+    /// has none, or no device.
     pub fn init(self) -> Result<Group> {
         if self.environment.joins {
             return self.join();
         }
-        match self.chosen_engine() {
-            Engine::Fake => return self.pretend(),
-            Engine::Nccl => engines::nccl().map(drop).map_err(Error::Environment)?,
-            _ => {}
+        if self.chosen_engine() == Engine::Fake {
+            return self.pretend();
         }
         meeting::hold(&self.introduced()?.complete()?, Vec::new())
     }

@@ -30,6 +30,7 @@ pub(crate) use self::lobby::{Lobby, Ticket, Welcome};
 use self::lost::Lost;
 pub(crate) use self::processors::Processors;
 use self::processors::cores;
+use crate::backend::check_equipment;
 use crate::builder::{Invitation, Listening};
 use crate::card::Card;
 use crate::duration;
@@ -37,7 +38,7 @@ use crate::error::{Error, Result};
 use crate::group::{Group, Job, Member, Rank};
 use crate::home::{Home, HomeStore};
 use crate::neighbourhood::{Neighbourhood, Round, Settled, set_apart};
-use crate::options::Transport;
+use crate::options::{Engine, Transport};
 use crate::recorder::Recorder;
 use crate::verdict::{self, LAST_LOOK, Verdict, name_absent};
 use crate::wire::{self, Site};
@@ -145,7 +146,12 @@ pub(crate) fn hold(invitation: &Invitation, exits: Vec<Arc<Own<Exit>>>) -> Resul
         exits: exits.into_iter().chain(exit).collect(),
     };
     let group = name_of(invitation);
-    Group::of_all(group, invitation.rank, members, places, job, invitation.timeout, carrier)
+    let (rank, timeout) = (invitation.rank, invitation.timeout);
+    let group = Group::of_all(group, rank, members, places, job, timeout, carrier)?;
+    if invitation.options.engine == Engine::Nccl {
+        check_equipment(&group)?;
+    }
+    Ok(group)
 }
 
 /// Whether there are ranks that are reached over TCP.

@@ -1,11 +1,16 @@
-/* An older NCCL: what LIBRARY has, but not what came after 2.27. If UNABLE, it makes no communicators; if
- * FAILING, they have failed as soon as there is a file of that name. */
+/* An older NCCL: what LIBRARY has, but not what came after 2.27. If UNABLE, it makes no communicators; if STILL,
+ * the process stands still when it is to make one; if FAILING, they have failed as soon as there is a file of that
+ * name. */
 #include "forward.h"
+#include <signal.h>
 #include <unistd.h>
 
 #ifdef UNABLE
 #define INIT(WITH)
 int ncclCommInitRankConfig(void) { return 2; }
+#elif defined(STILL)
+#define INIT(WITH)
+int ncclCommInitRankConfig(void) { return raise(SIGSTOP) + 2; }
 #else
 #define INIT(WITH) WITH(ncclCommInitRankConfig)
 #endif

@@ -1,14 +1,63 @@
 //! What ranks hear when something fails while they make an engine for their devices.
 
+use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use consort::Error;
+use consort::{Engine, Error};
 use consort_testkit::{Context, Job, Outcome, skip};
 
 use crate::older::find_older;
-use crate::stage::{LONG, all_heard_of_rank_1, meet, with_devices};
+use crate::stage::{LONG, all_heard_of_rank_1, invited, meet, with_devices, without_nccl};
 use crate::sums::next;
+
+#[test]
+fn nccl_can_be_asked_for_at_the_beginning() {
+    with_devices(2)
+        .start(|ctx| {
+            let group = invited(ctx).engine(Engine::Nccl).init().unwrap();
+            assert_eq!(next(&group, &[1.0]).unwrap(), [2.0]);
+        })
+        .expect_all();
+}
+
+#[test]
+fn ranks_without_nccl_hear_so_at_the_beginning_if_they_ask_for_it() {
+    without_nccl(2)
+        .start(|ctx| {
+            let error = invited(ctx).engine(Engine::Nccl).init().unwrap_err();
+            let Error::PeerUnable { rank: 0, reason, .. } = &error else { panic!("{error}") };
+            assert!(reason.contains("NCCL cannot be loaded"), "{error}");
+        })
+        .expect_all();
+}
+
+#[test]
+fn one_rank_without_nccl_is_named_to_all_at_the_beginning() {
+    with_devices(3)
+        .start(|ctx| rank_1_lacks(ctx, "CONSORT_NCCL_LIBRARY", "NCCL cannot be loaded: /nowhere"))
+        .expect_all();
+}
+
+#[test]
+fn one_rank_without_a_driver_is_named_to_all_at_the_beginning() {
+    with_devices(3)
+        .start(|ctx| rank_1_lacks(ctx, "CONSORT_CUDA_LIBRARY", "no CUDA driver here (/nowhere"))
+        .expect_all();
+}
+
+/// Has a variable of rank 1 lead nowhere, of which all hear at once.
+fn rank_1_lacks(ctx: &Context, variable: &str, told: &str) {
+    if ctx.rank() == 1 {
+        // SAFETY: the process has just begun, and no other thread of it looks at its environment.
+        unsafe { std::env::set_var(variable, "/nowhere") };
+    }
+    let began = Instant::now();
+    let error = invited(ctx).engine(Engine::Nccl).init().unwrap_err();
+    let Error::PeerUnable { rank: 1, reason, .. } = &error else { panic!("{error}") };
+    assert!(reason.contains(told), "{error}");
+    assert!(began.elapsed() < LONG / 2, "after {:?}", began.elapsed());
+}
 
 #[test]
 fn ranks_that_wait_for_one_that_gives_up_the_group_hear_of_it() {
@@ -70,6 +119,40 @@ fn whoever_waits_in_the_making_is_let_go_by_another_thread_that_gives_up() {
     job.await_point(0, "heard");
     job.tell("over", &());
     job.expect_all();
+}
+
+#[test]
+fn a_rank_that_stands_still_in_nccl_is_named_when_the_time_is_up() {
+    let mut job = with_devices(3).start(|ctx| {
+        if ctx.rank() == 1 && !find_older(&ctx.dir().join("libstill.so"), &["-DSTILL"]) {
+            return false;
+        }
+        let group = invited(ctx).timeout(Duration::from_secs(2)).init().unwrap();
+        let began = Instant::now();
+        let error = next(&group, &[1.0; 8]).unwrap_err();
+        assert!(matches!(&error, Error::Late { missing, .. } if missing[..] == [1]), "{error}");
+        assert!(began.elapsed() < LONG / 2, "after {:?}", began.elapsed());
+        ctx.reach("heard");
+        true
+    });
+    let stands_still = |job: &Job<bool>| state(job.pid(1)) == 'T';
+    let began = Instant::now();
+    while !stands_still(&job) && began.elapsed() < LONG / 4 {
+        thread::sleep(Duration::from_millis(10));
+    }
+    if !stands_still(&job) {
+        job.kill(1);
+        return skip("there is no C compiler that makes an NCCL which stands still");
+    }
+    [0, 2].into_iter().for_each(|rank| job.await_point(rank, "heard"));
+    job.kill(1);
+    job.wait();
+}
+
+/// What the system says that a process does.
+fn state(process: u32) -> char {
+    let text = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    text.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap()
 }
 
 /// Makes a test of each moment.

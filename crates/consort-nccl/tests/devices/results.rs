@@ -265,29 +265,6 @@ fn a_rank_without_nccl_is_named_on_all() {
 }
 
 #[test]
-fn nccl_can_be_asked_for_at_the_beginning() {
-    with_devices(2)
-        .start(|ctx| {
-            let group = invited(ctx).engine(Engine::Nccl).init().unwrap();
-            let there =
-                calls::all_reduce(upload(&device(&group), &[1_f32]), Dtype::F32, ReduceOp::Sum);
-            let sums = group.call_async(there).unwrap().wait().unwrap().output;
-            assert_eq!(download::<f32>(&sums), [2.0]);
-        })
-        .expect_all();
-}
-
-#[test]
-fn ranks_without_nccl_hear_so_at_the_beginning_if_they_ask_for_it() {
-    without_nccl(2)
-        .start(|ctx| {
-            let error = invited(ctx).engine(Engine::Nccl).init().unwrap_err();
-            assert!(matches!(&error, Error::Environment(why) if why.contains("NCCL")), "{error}");
-        })
-        .expect_all();
-}
-
-#[test]
 fn the_hosts_engine_reaches_the_hosts_memory_alone() {
     with_devices(2)
         .start(|ctx| {

@@ -36,6 +36,7 @@ use consort_store::Deadline;
 use consort_sys::dtype::{Dtype, ReduceOp};
 
 use self::ending::{LINGER, give_up, leave};
+pub(crate) use self::joining::check_equipment;
 use self::order::{Order, Place, Ticket};
 pub(crate) use self::side::{Bell, Missed, Side};
 use self::worker::Worker;

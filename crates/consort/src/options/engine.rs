@@ -30,7 +30,7 @@ pub enum Engine {
     /// `libmpi_abi.so`. Its launcher has to have started the ranks.
     Mpi,
     /// `nccl`: as [`Auto`](Self::Auto), for ranks that have a device each: one without NCCL, or without a device,
-    /// hears so at the beginning and not from its first call there.
+    /// is named to all of them at the beginning and not by its first call there.
     Nccl,
     /// `fake`: nobody. Each process pretends to be one of the ranks, as in [`Group::fake`](crate::Group::fake).
     Fake,

@@ -1,5 +1,6 @@
 //! How the ranks of a group come to have a communicator.
 
+use std::fmt::Display;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,9 +11,10 @@ use super::watch::LAST_BREATH;
 use super::{Inner, Nccl, Order, why_give_up};
 use crate::device::{Device, Driver, Stream};
 use crate::engine::{Cause, Lookout, Waiting};
+use crate::engines;
 use crate::error::{Error, Result};
 use crate::group::Group;
-use crate::nccl::{Bootstrap, Comm, Config, Library, UniqueId, watched};
+use crate::nccl::{self, Bootstrap, Comm, Config, Library, UniqueId, watched};
 
 impl Nccl {
     /// For the calls of a group on these devices, of which this rank has one. All ranks call it.
@@ -28,6 +30,16 @@ impl Nccl {
         });
         joined.map_err(|error| in_the_group(group, lookout, MAKING, error))
     }
+}
+
+/// Whether every rank of a group has NCCL and a device. Which device it takes is known by its first call only.
+///
+/// # Errors
+/// On every rank, if one of them has not: it is named with the reason. When a rank does not come to tell.
+pub(crate) fn check_equipment(group: &Group) -> Result<()> {
+    // The program's own calls are counted from the first on.
+    let control = group.beside(CHECK)?;
+    report(&control, PURPOSE, engines::nccl().err().as_ref())
 }
 
 /// What has kept ranks from coming together, as what has ended their group if it has. They have the same numbers
@@ -56,10 +68,11 @@ pub(super) fn in_the_group(group: &Group, lookout: &Lookout, call: &str, error: 
 /// Joins the ranks that agree in this group on what they do for the other, of which so much is known.
 fn join_in(group: &Group, lookout: &Lookout, control: Group, number: u16) -> Result<Nccl> {
     let mine = Equipment::of_this_rank(number);
-    report(&control, "calls on memory of devices", mine.as_ref().err())?;
+    report(&control, PURPOSE, mine.as_ref().err())?;
     let Equipment { library, device, stream } = mine.map_err(Error::Argument)?;
-    let comm = meet(&control, lookout, library, &device);
-    let comm = Some(agreed(&control, "a communicator of NCCL", comm, drop)?);
+    let until = Deadline::after(control.timeout());
+    let comm = meet(&control, lookout, library, &device, until);
+    let comm = Some(agreed((&control, until), "a communicator of NCCL", comm, drop)?);
     let (me, world) = (group.rank().index(), group.world());
     let lookout = group.recorded_aside(lookout, control.name());
     // A rank that does not come to agree keeps all waiting whose calls come later.
@@ -93,7 +106,8 @@ pub(super) fn meet(
     lookout: &Lookout,
     library: Library,
     device: &Device,
-) -> Result<Arc<Comm>, String> {
+    until: Deadline,
+) -> Result<Arc<Comm>, Lack> {
     let (me, world) = (control.rank().get(), control.world() as u32);
     let made = (me == 0).then(|| Bootstrap::new(library));
     // All zero: there is none, and rank 0 says why.
@@ -101,24 +115,47 @@ pub(super) fn meet(
     if let Some(Ok(bootstrap)) = &made {
         bytes = *bootstrap.id().as_bytes();
     }
-    control.broadcast(&mut bytes, 0).map_err(|error| error.to_string())?;
+    control.broadcast(&mut bytes, 0).map_err(Lack::of)?;
     if let Some(Err(error)) = made {
-        return Err(error.to_string());
+        return Err(Lack::of(error));
     }
     if bytes == [0; UniqueId::LEN] {
-        return Err("rank 0 has no id to meet by".to_owned());
+        return Err(Lack::Own("rank 0 has no id to meet by".to_owned()));
     }
-    let id = UniqueId::from_bytes(&bytes).map_err(|error| error.to_string())?;
+    let id = UniqueId::from_bytes(&bytes).map_err(Lack::of)?;
     // What a call has is kept by whoever watches it; but a thread may wait for another's.
     let config = Config::new().timeout(control.timeout().max(PATIENCE));
     // NCCL takes the device that is this thread's.
     let comm = device.inside(|| {
-        watched_with(control, lookout, Deadline::after(control.timeout()), || {
+        watched_with(control, lookout, until, || {
             Comm::init_rank_with(library, world, &id, me, &config)
         })
     });
-    let comm = comm.map_err(|error| error.to_string())?;
-    comm.map(Arc::new).map_err(|error| error.to_string())
+    comm.map_err(Lack::of)?.map(Arc::new).map_err(|error| Lack::in_time(&error, until))
+}
+
+/// Why a rank has not made its part of something.
+#[derive(Debug)]
+pub(super) enum Lack {
+    /// It cannot.
+    Own(String),
+    /// NCCL has not come back in time, which may be any rank's fault.
+    Time(String),
+}
+
+impl Lack {
+    pub(super) fn of(error: impl Display) -> Self {
+        Self::Own(error.to_string())
+    }
+
+    /// What NCCL says of something that was to be done until then.
+    pub(super) fn in_time(error: &nccl::Error, until: Deadline) -> Self {
+        use nccl::Error::{Deadline, GivenUp};
+        match error {
+            GivenUp { .. } | Deadline { .. } if until.has_passed() => Self::Time(error.to_string()),
+            _ => Self::of(error),
+        }
+    }
 }
 
 /// Lets NCCL wait for the ranks of a group, who do the same, for as long as none of them is
@@ -137,35 +174,58 @@ pub(super) fn watched_with<T>(
     watched(ask, call)
 }
 
-/// What this rank has made, if all ranks of a group have made theirs. If one cannot, the others hear of it at once,
-/// wherever they wait for it; what they have made is undone, and the group has ended.
+/// What this rank has made, if all ranks of a group have made theirs until then. If one cannot, the others hear of it at
+/// once, wherever they wait for it; what they have made is undone, and the group has ended.
 ///
 /// # Errors
-/// On every rank, when one has failed.
+/// On every rank, when one has failed. When the time is up: who has not come then, even so far as to say so.
 pub(super) fn agreed<T>(
-    control: &Group,
+    (control, until): (&Group, Deadline),
+    call: &'static str,
+    made: Result<T, Lack>,
+    undo: impl FnOnce(T),
+) -> Result<T> {
+    let agreed = match made {
+        Ok(made) => all_in_time((control, until), call, Ok(made), undo),
+        Err(Lack::Time(reason)) => all_in_time((control, until), call, Err(reason), undo),
+        Err(Lack::Own(reason)) => {
+            control.abort(&reason);
+            // Another may have been first.
+            Err(control.error().unwrap_or(Error::Argument(reason)))
+        }
+    };
+    agreed.map_err(|error| match error {
+        Error::Aborted { group, by, reason } => Error::PeerUnable { group, rank: by, call, reason },
+        other => other,
+    })
+}
+
+/// What this rank has made in time, or why it has not, if all have made theirs in time.
+///
+/// # Errors
+/// When one has not: it is named if it does not even say so.
+fn all_in_time<T>(
+    (control, until): (&Group, Deadline),
     call: &'static str,
     made: Result<T, String>,
     undo: impl FnOnce(T),
 ) -> Result<T> {
-    let error = match made {
-        Ok(made) => match control.barrier() {
-            Ok(()) => return Ok(made),
-            Err(error) => {
-                undo(made);
-                error
-            }
-        },
-        Err(reason) => {
-            control.abort(&reason);
-            // Another may have been first.
-            control.error().unwrap_or(Error::Argument(reason))
+    let left = until.remaining().unwrap_or(Duration::MAX).max(GRACE);
+    let mut all = vec![false; control.world()];
+    let told = control.within(left).all_gather(&[made.is_ok()], &mut all);
+    let late = all.iter().position(|is_done| !is_done);
+    let there = "NCCL has not come back there in time, though all ranks have come";
+    let reason = match made {
+        Ok(made) if told.is_ok() && late.is_none() => return Ok(made),
+        Ok(made) => {
+            undo(made);
+            there.to_owned()
         }
+        Err(why) => format!("{there}: {why}"),
     };
-    Err(match error {
-        Error::Aborted { group, by, reason } => Error::PeerUnable { group, rank: by, call, reason },
-        other => other,
-    })
+    told?;
+    let rank = late.map_or(control.rank().get(), |rank| rank as u32);
+    Err(Error::PeerUnable { group: control.name().to_owned(), rank, call, reason })
 }
 
 /// Tells the others what this rank lacks, if it does, and hears what they lack.
@@ -191,9 +251,15 @@ fn report(control: &Group, call: &'static str, lack: Option<&String>) -> Result<
 
 /// What the ranks call themselves when they agree on calls. A program does not use such names.
 const NAME: &str = "(devices)";
+/// And when they tell each other at the beginning what they have.
+const CHECK: &str = "(equipment)";
+/// What they need it for.
+const PURPOSE: &str = "calls on memory of devices";
 /// What ranks are in meanwhile.
 const MAKING: &str = "the first call on devices";
 /// How long NCCL may take for anything at least: the first call's time may be short, and others' long.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// How long ranks whose time is up wait for each other to say so.
+const GRACE: Duration = Duration::from_secs(2);
 /// How many bytes a reason may have.
 const TEXT: usize = 512;

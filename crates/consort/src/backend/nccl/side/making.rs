@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use consort_store::Deadline;
 
-use super::super::joining::{agreed, in_the_group, meet, watched_with};
+use super::super::joining::{Lack, agreed, in_the_group, meet, watched_with};
 use super::super::{Inner, Nccl, Wait, give_up, lock};
 use super::Side;
 use super::keeper::{Estate, Keeper};
@@ -78,17 +78,20 @@ impl Nccl {
         memory: Memory,
         patience: Duration,
     ) -> Result<Arc<Side>> {
-        let inner = &self.inner;
-        let met = inner.device.stream().map_err(|error| error.to_string()).and_then(|stream| {
-            Ok((meet(&control, &inner.lookout, inner.comm().library(), &inner.device)?, stream))
+        let (inner, until) = (&self.inner, Deadline::after(patience));
+        let met = inner.device.stream().map_err(Lack::of).and_then(|stream| {
+            let (lookout, library) = (&inner.lookout, inner.comm().library());
+            Ok((meet(&control, lookout, library, &inner.device, until)?, stream))
         });
         let undo = |(comm, _): (Arc<Comm>, _)| give_up(&comm);
-        let (comm, stream) = agreed(&control, "a communicator for symmetric memory", met, undo)?;
-        let opened = inner.survey(&control, &comm, &memory, Deadline::after(patience));
+        let (comm, stream) =
+            agreed((&control, until), "a communicator for symmetric memory", met, undo)?;
+        let opened = inner.survey(&control, &comm, &memory, until);
         // The communicator ends first: otherwise, to close the window would wait for the others.
         let opened = opened.inspect_err(|_| give_up(&comm));
         let undo = |_| give_up(&comm);
-        let (window, own, near) = agreed(&control, "a window of symmetric memory", opened, undo)?;
+        let (window, own, near) =
+            agreed((&control, until), "a window of symmetric memory", opened, undo)?;
         let (keeper, told) = match Keeper::start(control) {
             Ok(started) => started,
             Err(error) => {
@@ -123,13 +126,14 @@ impl Inner {
         comm: &Arc<Comm>,
         memory: &Memory,
         until: Deadline,
-    ) -> Result<(Window, Block, Vec<Option<Block>>), String> {
-        let start = NonNull::new(memory.as_ptr()).ok_or("NCCL has given memory that is nowhere")?;
+    ) -> Result<(Window, Block, Vec<Option<Block>>), Lack> {
+        let nowhere = || Lack::of("NCCL has given memory that is nowhere");
+        let start = NonNull::new(memory.as_ptr()).ok_or_else(nowhere)?;
         let own = Block::new(start, memory.len());
-        self.clear(comm, own, until)?;
+        self.clear(comm, own, until).map_err(Lack::Own)?;
         let options = WindowOptions { symmetric: true, strict_ordering: false };
         let window = watched_with(control, &self.lookout, until, || comm.window(memory, options));
-        let window = window.map_err(|error| error.to_string())?;
+        let window = window.map_err(|error| Lack::in_time(&error, until))?;
         let near = (0..self.world as u32).map(|rank| {
             let start = NonNull::new(comm.peer_pointer(&window, rank, 0)?);
             Ok(start.map(|start| Block::new(start, memory.len())))
@@ -139,7 +143,7 @@ impl Inner {
             Err(error) => {
                 // The others know of it soon, and do not close the window in good order either.
                 give_up(comm);
-                Err(error.to_string())
+                Err(Lack::of(error))
             }
         }
     }
