@@ -1,11 +1,12 @@
 //! What ranks find each other by.
 //!
 //! ```text
-//!  0        8         12       13   14     16      20        36      52       84       128
-//!  | magic  | version | family | 0  | port | scope | address | nonce | secret | zeros  |
+//!  0        8         12       13   14     16      20        36      52       84      116     128
+//!  | magic  | version | family | 0  | port | scope | address | nonce | secret | hash  | zeros |
 //! ```
 //!
-//! The bytes are all that somebody needs to get into the job, and nobody gets in without them.
+//! The bytes are all that somebody needs to get into the job, and nobody gets in without them. The hash is that of
+//! all before it: whoever has lost some on the way hears so, and does not wait for others where nobody is.
 
 use std::ffi::c_char;
 use std::fmt;
@@ -51,7 +52,7 @@ impl Invitation {
     /// When it is none.
     pub(crate) fn read(id: &UniqueId) -> Result<Self> {
         let bytes = id.internal.map(|byte| byte as u8);
-        let is_ours = bytes[..8] == MAGIC && bytes[84..].iter().all(|&byte| byte == 0);
+        let is_ours = bytes[..8] == MAGIC && bytes[116..].iter().all(|&byte| byte == 0);
         if !is_ours {
             return Err(Failure::argument(
                 "commId is no id of this library: take one from ncclGetUniqueId and hand all of its 128 \
@@ -64,6 +65,11 @@ impl Invitation {
                 "commId was made by another version of this library: its layout is {version}, this one's is \
                  {VERSION}"
             )));
+        }
+        if take(&bytes, 84) != hash(&bytes) {
+            return Err(Failure::argument(
+                "commId has changed on the way: hand all of its 128 bytes to every rank as they are",
+            ));
         }
         let ip = Ipv6Addr::from(take::<16>(&bytes, 20));
         let (port, scope) =
@@ -100,6 +106,8 @@ impl Invitation {
             let digits = std::str::from_utf8(digits).unwrap_or_default();
             *byte = u8::from_str_radix(digits, 16).unwrap_or_default();
         }
+        let hash = hash(&bytes);
+        bytes[84..116].copy_from_slice(&hash);
         UniqueId { internal: bytes.map(|byte| byte as c_char) }
     }
 
@@ -110,6 +118,11 @@ impl Invitation {
     }
 }
 
+/// Stands for all that an id says.
+fn hash(bytes: &[u8; BYTES]) -> [u8; 32] {
+    *blake3::hash(&bytes[..84]).as_bytes()
+}
+
 fn take<const N: usize>(bytes: &[u8; BYTES], at: usize) -> [u8; N] {
     std::array::from_fn(|index| bytes[at + index])
 }
@@ -117,7 +130,7 @@ fn take<const N: usize>(bytes: &[u8; BYTES], at: usize) -> [u8; N] {
 /// How long an id is.
 const BYTES: usize = 128;
 const MAGIC: [u8; 8] = *b"consort\0";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 #[cfg(test)]
 mod tests {
@@ -141,12 +154,23 @@ mod tests {
         let address = "10.0.0.7:4711".parse().unwrap();
         let written =
             Invitation { address, nonce: [9; 16], secret: Secret::generate().unwrap() }.write();
-        for (at, words) in [(0, "no id"), (8, "another version"), (12, "family 5"), (127, "no id")]
-        {
+        for at in 0..BYTES {
             let mut id = written;
-            id.internal[at] += 1;
+            id.internal[at] ^= 1;
             let text = Invitation::read(&id).err().unwrap().text;
-            assert!(text.contains(words), "{text}");
+            let words = match at {
+                0..8 | 116.. => "no id",
+                8..12 => "another version",
+                _ => "has changed on the way",
+            };
+            assert!(text.contains(words), "byte {at}: {text}");
         }
+        let mut strange = written.internal.map(|byte| byte as u8);
+        strange[12] = 5;
+        let sound = hash(&strange);
+        strange[84..116].copy_from_slice(&sound);
+        let strange = UniqueId { internal: strange.map(|byte| byte as c_char) };
+        let text = Invitation::read(&strange).err().unwrap().text;
+        assert!(text.contains("the unknown family 5"), "{text}");
     }
 }

@@ -6,12 +6,13 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::fs;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use consort::{Builder, Deadline, Group, Member, Secret, Store, StoreError};
+use consort::{Builder, Deadline, Engine, Group, Member, Secret, Store, StoreError};
 use consort_store::{Dial, Request, Role, Server};
 use consort_sys::net;
 
@@ -93,7 +94,12 @@ pub(crate) fn meet(id: &UniqueId, rank: u32, world: u32) -> Result<Bond> {
     let mut builder = Builder::for_rank(rank, world)?
         .job(invitation.job())
         .epoch(0)
-        .secret(invitation.secret.clone());
+        .secret(invitation.secret.clone())
+        // It may be the program's wish for its own groups, which come to their devices by this library.
+        .engine(Engine::Host);
+    if is_recorded() {
+        builder = builder.trace_in_memory();
+    }
     if world > 1 {
         builder = builder.address(&format!("tcp://{}", invitation.address))?;
     }
@@ -108,6 +114,15 @@ pub(crate) fn meet(id: &UniqueId, rank: u32, world: u32) -> Result<Bond> {
     let store = group.store().clone();
     let membership = Membership { house, store, world: i64::from(world) };
     Ok(Bond { group, membership: Arc::new(membership) })
+}
+
+/// Whether this process leaves a record in the folder for them already: that of the group which has come to its
+/// devices by this library, or of another communicator.
+fn is_recorded() -> bool {
+    let folder = std::env::var_os("CONSORT_TRACE_DIR").and_then(|it| fs::canonicalize(it).ok());
+    let (Some(folder), Ok(open)) = (folder, fs::read_dir("/proc/self/fd")) else { return false };
+    let mut files = open.flatten().filter_map(|it| fs::read_link(it.path()).ok());
+    files.any(|file| file.parent() == Some(&folder))
 }
 
 /// Whether this rank is to have the standby: the first one that is in another process than the store.

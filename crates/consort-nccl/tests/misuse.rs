@@ -106,9 +106,15 @@ fn ids_ranks_and_configurations_are_looked_at() {
     let mut comm = Handle::NULL;
     let init = |comm: &mut Handle, world, id, rank| ncclCommInitRank(out(comm), world, id, rank);
     fails(init(&mut comm, 0, id, 0), BAD, "nranks is 0");
+    let too_many = (1 << 17) + 1;
+    fails(init(&mut comm, too_many, id, 0), BAD, "a communicator has 131072 ranks at most");
+    fails(init(&mut comm, c_int::MAX, id, 0), BAD, "a communicator has 131072 ranks at most");
     fails(init(&mut comm, 2, id, 2), BAD, "rank is 2");
     fails(init(&mut comm, 2, id, -1), BAD, "rank is -1");
     fails(init(&mut comm, 1, UniqueId { internal: [1; 128] }, 0), BAD, "commId is no id");
+    let mut damaged = id;
+    damaged.internal[40] ^= 1;
+    fails(init(&mut comm, 2, damaged, 0), BAD, "commId has changed on the way");
     for (mut asked, words) in [
         (Config { magic: 0, ..Config::INITIAL }, "NCCL_CONFIG_INITIALIZER"),
         (Config { size: 0, ..Config::INITIAL }, "0 bytes"),

@@ -61,7 +61,8 @@ pub struct Builder {
     /// Whether it is to warn at all, if that was said.
     warn_after: Option<Option<Duration>>,
     interface: Option<String>,
-    trace_dir: Option<PathBuf>,
+    /// Whether it is to be in a folder, if that was said.
+    trace_dir: Option<Option<PathBuf>>,
     debug: Option<DebugLevel>,
     wishes: Wishes,
     /// What the environment says, for all that the program does not.
@@ -338,7 +339,22 @@ impl Builder {
     /// ```
     #[must_use]
     pub fn trace_dir(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.trace_dir = Some(folder.into());
+        self.trace_dir = Some(Some(folder.into()));
+        self
+    }
+
+    /// Leaves no record in a folder, even if `CONSORT_TRACE_DIR` names one: for a group that a process has beside
+    /// its first one, whose record is there under the same name.
+    ///
+    /// ```
+    /// let group = consort::Builder::new().rank(0).world(1).trace_in_memory().init()?;
+    /// group.barrier()?;
+    /// assert_eq!(group.trace().unwrap().groups[0].made, 1);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    #[must_use]
+    pub fn trace_in_memory(mut self) -> Self {
+        self.trace_dir = Some(None);
         self
     }
 

@@ -178,6 +178,19 @@ exports! {
     }
 }
 
+/// How many ranks there are to be, at least so many.
+///
+/// # Errors
+/// When there are less; or so many that it would take long to find out that they do not come.
+fn world(name: &str, count: c_int, least: c_int) -> Result<u32> {
+    let world = at_least(name, count, least)?;
+    if count > MOST {
+        let what = format!("{name} is {count}, and a communicator has {MOST} ranks at most");
+        return Err(Failure::argument(what));
+    }
+    Ok(world)
+}
+
 fn init_rank(
     out: &Out<Handle>,
     nranks: c_int,
@@ -186,7 +199,7 @@ fn init_rank(
     settings: Settings,
 ) -> Result<()> {
     out.check("comm")?;
-    let world = at_least("nranks", nranks, 1)?;
+    let world = world("nranks", nranks, 1)?;
     let rank = below("rank", rank, world)?;
     ids.iter().try_for_each(|id| Invitation::read(id).map(drop))?;
     let id = ids[0];
@@ -358,7 +371,7 @@ fn grow(
             "rank is {rank}, and has to be -1 for a rank of comm, which keeps its number"
         )));
     }
-    let world = at_least("nRanks", nranks, bond.group.world() as c_int + 1)?;
+    let world = world("nRanks", nranks, bond.group.world() as c_int + 1)?;
     let id = if id.is_null() { None } else { Some(id.get("uniqueId")?) };
     id.iter().try_for_each(|id| Invitation::read(id).map(drop))?;
     let child = Communicator::forming(settings.clone(), None);
@@ -401,6 +414,8 @@ fn below(name: &str, number: c_int, end: u32) -> Result<u32> {
 }
 
 const NO_COLOUR: c_int = -1;
+/// More than anybody has, and few enough to ask who is missing.
+const MOST: c_int = 1 << 17;
 /// Each rank has threads.
 const MOST_HERE: c_int = 1024;
 const SHRINK_DEFAULT: c_int = 0;

@@ -22,6 +22,31 @@ fn nccl_can_be_asked_for_at_the_beginning() {
 }
 
 #[test]
+fn a_wish_of_the_environment_is_the_programs_and_not_that_of_what_serves_it() {
+    with_devices(2)
+        .env("CONSORT_BACKEND", "nccl")
+        .start(|ctx| assert_eq!(next(&meet(ctx), &[1.0]).unwrap(), [2.0]))
+        .expect_all();
+}
+
+#[test]
+fn a_rank_that_does_not_come_to_the_first_call_is_named_with_it() {
+    let mut job = with_devices(2).start(|ctx| {
+        let group = meet(ctx);
+        if group.rank() == 1 {
+            return ctx.told("over");
+        }
+        let error = next(&group.within(Duration::from_millis(300)), &[1.0]).unwrap_err();
+        assert!(matches!(&error, Error::Late { missing, .. } if missing[..] == [1]), "{error}");
+        assert!(error.to_string().contains("in the first call on devices"), "{error}");
+        ctx.reach("heard");
+    });
+    job.await_point(0, "heard");
+    job.tell("over", &());
+    job.expect_all();
+}
+
+#[test]
 fn ranks_without_nccl_hear_so_at_the_beginning_if_they_ask_for_it() {
     without_nccl(2)
         .start(|ctx| {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use consort::device::calls;
-use consort::trace::{GroupTrace, RankTrace};
+use consort::trace::{self, GroupTrace, RankTrace};
 use consort::{CallStage, DebugLevel, Dtype, Error};
 
 use crate::stage::{device, invited, meet, upload, with_devices};
@@ -43,6 +43,27 @@ fn calls_are_recorded_as_what_they_are_and_apart_from_those_on_the_host() {
             assert_eq!((world.calls.len(), trace.groups.len()), (1, 2));
         })
         .expect_all();
+}
+
+#[test]
+fn what_serves_the_devices_leaves_the_groups_own_record_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    with_devices(2)
+        .env("CONSORT_TRACE_DIR", folder.path())
+        .start(|ctx| {
+            let folder = std::env::var_os("CONSORT_TRACE_DIR").unwrap();
+            let group = invited(ctx).trace_dir(folder).init().unwrap();
+            next(&group, &[1.0; 8]).unwrap();
+            group.barrier().unwrap();
+        })
+        .expect_all();
+    for rank in 0..2 {
+        let trace = trace::read(&folder.path().join(format!("rank-{rank}"))).unwrap();
+        let names: Vec<&str> = trace.groups.iter().map(|group| &*group.name).collect();
+        assert_eq!(names, ["world", "world/(devices)"], "rank {rank}");
+        assert_eq!((on_devices(&trace).made, trace.rank), (1, rank));
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
 }
 
 #[test]

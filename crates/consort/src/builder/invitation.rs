@@ -72,7 +72,7 @@ impl Builder {
             liveness: self.liveness.or(environment.liveness).unwrap_or(DEFAULT_LIVENESS),
             warn_after: self.warn_after.or(environment.warn_after).unwrap_or(DEFAULT_WARN_AFTER),
             interface: self.interface.or(environment.interface),
-            trace_dir: self.trace_dir.or(environment.trace_dir.map(PathBuf::from)),
+            trace_dir: self.trace_dir.unwrap_or_else(|| environment.trace_dir.map(PathBuf::from)),
             debug: self.debug.or(environment.debug).unwrap_or_default(),
             is_by_mpi: matches!(self.introduction, Introduction::ByMpi),
             leader: environment.leader,

@@ -75,16 +75,17 @@ impl Group {
         Gathering::new(self, name, ranks).form(&chosen).map(Self::recorded)
     }
 
-    /// A group of the same ranks, in which they agree on what they do for this one. Its calls are not written
-    /// down, and who waits for the others to come to it gives up when this group has ended.
+    /// A group of the same ranks, in which they agree on what they do for this one, for a purpose. Its calls are not
+    /// written down, and who waits for the others to come to it gives up when this group has ended.
     ///
     /// # Errors
     /// As [`among`](Self::among), with which it shares its names; and when this group has ended.
-    pub(crate) fn beside(&self, name: &str) -> Result<Self> {
+    pub(crate) fn beside(&self, name: &str, purpose: &str) -> Result<Self> {
         let ranks: Vec<u32> = (0..self.world() as u32).collect();
         let chosen: Vec<usize> = (0..self.world()).collect();
         self.check_can_wait(name)?;
-        let gathering = Gathering { is_for_group: true, ..Gathering::new(self, name, &ranks) };
+        let purpose = Some(purpose);
+        let gathering = Gathering { purpose, ..Gathering::new(self, name, &ranks) };
         gathering.form(&chosen)
     }
 }
@@ -108,8 +109,8 @@ struct Gathering<'a> {
     name: &'a str,
     list: &'a [u32],
     hash: ListHash,
-    /// Whether it is given up when the group has ended.
-    is_for_group: bool,
+    /// What it is for, if that is the group itself: it is given up when that has ended.
+    purpose: Option<&'a str>,
     until: Deadline,
     began: Instant,
 }
@@ -119,7 +120,7 @@ impl<'a> Gathering<'a> {
         let store = &*group.shared.job.registry;
         let (until, began) = (Deadline::after(group.timeout()), Instant::now());
         let hash = first_half(&encode(&list));
-        Self { group, store, name, list, hash, is_for_group: false, until, began }
+        Self { group, store, name, list, hash, purpose: None, until, began }
     }
 
     /// The new group, whose members these are.
@@ -208,7 +209,7 @@ impl<'a> Gathering<'a> {
 
     /// Whether a member cannot come any more, or it is too late.
     fn look_round(&self) -> Result<Option<Verdict>> {
-        if self.is_for_group
+        if self.purpose.is_some()
             && let Some(error) = self.group.error()
         {
             return Ok(Some(Verdict::Unable { rank: self.me(), reason: error.to_string() }));

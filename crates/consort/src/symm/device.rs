@@ -205,16 +205,26 @@ impl DeviceSymmetric {
         ))
     }
 
+    /// A wait for other ranks.
+    fn wait(&self) -> Wait<'_> {
+        Wait::on(self.side.lookout(), self.group.timeout())
+    }
+
     /// Waits until a rank has rung, and what it has put before is here.
-    fn hear(&self, call: String, from: usize, bell: Bell, stakes: Stakes) -> Result<()> {
-        let (lookout, timeout) = (self.side.lookout(), self.group.timeout());
-        let mut wait = Wait::on(lookout, timeout);
+    fn hear(
+        &self,
+        wait: &mut Wait<'_>,
+        call: String,
+        (from, bell): (usize, Bell),
+        stakes: Stakes,
+    ) -> Result<()> {
+        let lookout = self.side.lookout();
         let heard = self.side.listen(from, bell, || {
             lookout.listen();
             wait.look_round(&[from])
         });
         match heard {
-            Ok(puts) => self.side.receive(&call, from, puts, timeout),
+            Ok(puts) => self.side.receive(&call, from, puts, self.group.timeout()),
             Err(Missed::Dropped) => Err(self.dropped(&call, from)),
             Err(Missed::Closed(error)) => Err(self.side.lose(wait.waiting(call), &error)),
             Err(Missed::Stuck(stuck)) => {
@@ -286,7 +296,7 @@ impl SymmetricMemory for DeviceSymmetric {
         let from = self.index(from)?;
         check_channel(channel, self.channels)?;
         let call = self.describe(&format!("wait_signal on channel {channel}"));
-        self.hear(call, from, Bell::Signal(channel as u32), Stakes::Wait)
+        self.hear(&mut self.wait(), call, (from, Bell::Signal(channel as u32)), Stakes::Wait)
     }
 
     fn barrier(&self, channel: usize) -> Result<()> {
@@ -296,6 +306,9 @@ impl SymmetricMemory for DeviceSymmetric {
         let bell = Bell::Barrier(channel as u32);
         let others = || (0..self.world()).filter(|&rank| rank != me);
         others().try_for_each(|rank| self.side.ring(&call, rank, bell, self.group.timeout()))?;
-        others().try_for_each(|rank| self.hear(call.clone(), rank, bell, Stakes::Group))
+        // All of them have to come in the time of one wait.
+        let mut wait = self.wait();
+        others()
+            .try_for_each(|rank| self.hear(&mut wait, call.clone(), (rank, bell), Stakes::Group))
     }
 }

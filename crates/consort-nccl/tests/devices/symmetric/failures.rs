@@ -200,6 +200,35 @@ fn a_barrier_that_is_given_up_ends_the_group() {
 }
 
 #[test]
+fn a_barrier_has_one_deadline_for_all_who_are_late() {
+    let limit = Duration::from_secs(3);
+    let mut job = with_devices(3).start(move |ctx| {
+        let group = meet(ctx);
+        let memory = on_devices(&group, 100);
+        if group.rank() == 2 {
+            return ctx.told("over");
+        }
+        if group.rank() == 1 {
+            let _: () = ctx.told("come");
+            memory.barrier(0).unwrap_err();
+            return;
+        }
+        ctx.reach("waits");
+        let began = Instant::now();
+        let error = memory.within(limit).barrier(0).unwrap_err();
+        assert!(matches!(&error, Error::Late { missing, .. } if missing[..] == [2]), "{error}");
+        assert!(began.elapsed() < limit * 3 / 2, "after {:?}", began.elapsed());
+        ctx.reach("heard");
+    });
+    job.await_point(0, "waits");
+    thread::sleep(limit * 2 / 3);
+    job.tell("come", &());
+    job.await_point(0, "heard");
+    job.tell("over", &());
+    job.expect_all();
+}
+
+#[test]
 fn whoever_waits_hears_that_another_has_given_up() {
     with_devices(3)
         .start(|ctx| {

@@ -24,7 +24,7 @@ impl Nccl {
     /// named with the reason. What has ended the group, if it has meanwhile.
     pub(crate) fn join(group: &Group, number: u16) -> Result<Self> {
         let lookout = group.lookout().ok_or(Error::Fake)?;
-        let joined = group.beside(NAME).and_then(|control| {
+        let joined = group.beside(NAME, MAKING).and_then(|control| {
             let _heard = group.ends_with_it(&control);
             join_in(group, lookout, control, number)
         });
@@ -38,7 +38,7 @@ impl Nccl {
 /// On every rank, if one of them has not: it is named with the reason. When a rank does not come to tell.
 pub(crate) fn check_equipment(group: &Group) -> Result<()> {
     // The program's own calls are counted from the first on.
-    let control = group.beside(CHECK)?;
+    let control = group.beside(CHECK, ASKING)?;
     report(&control, PURPOSE, engines::nccl().err().as_ref())
 }
 
@@ -253,6 +253,8 @@ fn report(control: &Group, call: &'static str, lack: Option<&String>) -> Result<
 const NAME: &str = "(devices)";
 /// And when they tell each other at the beginning what they have.
 const CHECK: &str = "(equipment)";
+/// What they are in then.
+const ASKING: &str = "asking each rank for NCCL";
 /// What they need it for.
 const PURPOSE: &str = "calls on memory of devices";
 /// What ranks are in meanwhile.

@@ -78,7 +78,7 @@ impl Gathering<'_> {
 
     /// As errors and warnings show it.
     pub(super) fn call(&self) -> String {
-        format!("among({:?})", self.name)
+        self.purpose.map_or_else(|| format!("among({:?})", self.name), str::to_owned)
     }
 
     /// The new group's name: no other way of making a group gives the same.

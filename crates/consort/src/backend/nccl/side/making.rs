@@ -63,7 +63,7 @@ impl Nccl {
         bytes: usize,
         memory: Memory,
     ) -> Result<Arc<Side>> {
-        let opened = group.beside(&format!("{NAME} {number}")).and_then(|control| {
+        let opened = group.beside(&format!("{NAME} {number}"), CALL).and_then(|control| {
             let _heard = group.ends_with_it(&control);
             self.open_in(control, (number, bytes), memory, group.timeout())
         });
