@@ -38,8 +38,8 @@ pub(crate) fn all(facts: &Facts) -> Vec<Finding> {
     findings.extend(files::secret(&facts.files));
     findings.push(variables::settings(&facts.variables));
     findings.extend(variables::leftovers(&facts.variables));
-    findings.push(engines::mpi(&facts.engines));
-    findings.push(engines::nccl(&facts.engines));
+    findings.push(engines::mpi(&facts.engines, &facts.variables));
+    findings.push(engines::nccl(&facts.engines, &facts.variables));
     findings.push(python::found(&facts.python));
     findings
 }

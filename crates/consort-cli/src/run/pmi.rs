@@ -108,9 +108,12 @@ impl Drop for Pmi {
 
 impl Seat {
     /// What the process is to find in its environment.
-    pub(crate) fn variables(&self) -> [(&'static str, String); 3] {
+    pub(crate) fn variables(&self) -> [(&'static str, String); 4] {
+        let descriptor = self.socket.as_raw_fd().to_string();
         [
-            ("PMI_FD", self.socket.as_raw_fd().to_string()),
+            // By this one a rank of ours says that it leaves, if its MPI cannot.
+            ("PMI_CONSORT", descriptor.clone()),
+            ("PMI_FD", descriptor),
             ("PMI_RANK", self.rank.to_string()),
             ("PMI_SIZE", self.world.to_string()),
         ]
@@ -215,7 +218,8 @@ fn memory_of(name: &str, node: u32) -> String {
 }
 
 /// Variables of another launcher of MPI, outside this one, that are not for our ranks.
-pub(crate) const OUTER: [&str; 8] = [
+pub(crate) const OUTER: [&str; 9] = [
+    "PMI_CONSORT",
     "PMI_FD",
     "PMI_RANK",
     "PMI_SIZE",

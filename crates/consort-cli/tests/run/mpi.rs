@@ -1,7 +1,8 @@
 //! Ranks that `consort run` starts and that MPI connects, which this launcher serves as MPI's own does.
 
 use std::process::Command;
-use std::{env, fs, process};
+use std::time::Duration;
+use std::{env, fs, process, thread};
 
 use consort::{Error, Group, ReduceOp};
 use consort_testkit::{Mpi, skip};
@@ -138,6 +139,49 @@ mpi.MPI_Finalize()"#;
     let Some(run) = talk(&["-n", "2"], script) else { return };
     assert_eq!(run.code, 1, "{run:?}");
     assert!(run.stderr.contains("rank 1 failed: it left MPI without MPI_Finalize"), "{run:?}");
+}
+
+#[test]
+fn a_rank_that_leaves_its_group_and_fails_is_the_one_that_has_failed() {
+    let program = program(|| {
+        let group = consort::init().unwrap();
+        work(&group);
+        if group.rank().get() == 1 {
+            drop(group);
+            process::exit(5);
+        }
+        let error = group.barrier().unwrap_err();
+        assert!(matches!(error, Error::PeerLost { rank: 1, .. }), "{error:?}");
+        thread::sleep(Duration::from_secs(1));
+        process::exit(6);
+    });
+    let Some(run) = launch(&["-n", "3"], &program) else { return };
+    let run = run.finish_cleanly();
+    assert_eq!(run.code, 5, "{run:?}");
+    assert!(run.stderr.contains("rank 1 failed: exit code 5"), "{run:?}");
+}
+
+#[test]
+fn ranks_that_go_on_in_another_group_and_do_their_work_have_not_failed() {
+    let program = program(|| {
+        let group = consort::init().unwrap();
+        let me = group.rank().get();
+        if me == 1 {
+            group.abort("it wants to begin anew");
+        }
+        let error = group.barrier().unwrap_err();
+        assert!(matches!(error, Error::Aborted { .. }), "{error:?}");
+        let again = group.shrink().unwrap();
+        drop(group);
+        work(&again);
+        drop(again);
+        thread::sleep(Duration::from_millis(u64::from(me) * 300));
+        println!("it works");
+    });
+    let Some(run) = launch(&["-n", "3"], &program) else { return };
+    let run = run.finish_cleanly();
+    assert_eq!(works(&run.stdout), [0, 1, 2].map(|rank| format!("[{rank}] it works")), "{run:?}");
+    assert_eq!(run.code, 0, "{run:?}");
 }
 
 #[test]

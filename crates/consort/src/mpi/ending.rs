@@ -3,12 +3,17 @@
 //! Launchers of MPI take it for a failure when a process ends that has begun MPI and not ended it, and kill
 //! the others. To end it is an operation of all processes, in which each waits for the last. So it is done as late
 //! as possible, when the process exits, and only by one that has left all its groups in good order: one that
-//! exits while the others wait for it must not wait for them. Such a one tells those who wait for it to end MPI that it
-//! will not come, and then nobody ends it.
+//! exits while the others wait for it, or because it has failed, must not wait for them. Such a one tells those who wait
+//! for it to end MPI that it will not come, and then nobody ends it.
+//!
+//! `consort run` is told by whoever has done its work, and cannot end MPI for the sake of another, that it leaves
+//! nevertheless: so who fails a job is who has failed.
 //!
 //! One that ends without exiting, killed or by `_exit`, tells nobody. On this host the others see that it is gone. Of
 //! one on another host they know nothing at that time: for it they wait as long as ranks of the job wait for each other.
 
+use std::ffi::{c_int, c_void};
+use std::os::fd::RawFd;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -79,7 +84,7 @@ fn users() -> MutexGuard<'static, Users> {
 }
 
 /// Ends MPI, if nobody uses it and all processes come to do so.
-extern "C" fn end() {
+extern "C" fn end(code: c_int, _: *mut c_void) {
     let Some((origin, mpi)) = BEGUN.get() else { return };
     // A forked child exits, too.
     if !origin.is_here() {
@@ -89,13 +94,34 @@ extern "C" fn end() {
         return;
     }
     keeper::rest();
-    let in_order = users().count == 0 && !users().are_spoiled;
-    if !in_order {
+    let (has_failed, can_end) = {
+        let users = users();
+        (code != 0 || users.count > 0, !users.are_spoiled)
+    };
+    if has_failed {
         return decline(mpi);
     }
+    match can_end {
+        true if end_together(mpi) => return,
+        true => {}
+        false => decline(mpi),
+    }
+    leave_launcher();
+}
+
+/// Whether it has come to be.
+fn end_together(mpi: &'static Mpi) -> bool {
     let mut vigil = Vigil::begin();
-    if all_come(mpi, &mut vigil) {
-        keeper::end(|| vigil.is_in_vain());
+    all_come(mpi, &mut vigil) && keeper::end(|| vigil.is_in_vain())
+}
+
+/// Tells `consort run` that this process has done its work, if that has started it.
+fn leave_launcher() {
+    let here = |name| std::env::var(name).ok().and_then(|it| it.parse::<RawFd>().ok());
+    // Another launcher may be between, whose process may not speak as ours.
+    if let Some(launcher) = here(LAUNCHER).filter(|_| here(LAUNCHER) == here("PMI_FD")) {
+        // One that is gone has no use for it.
+        let _ = table::take_leave(launcher);
     }
 }
 
@@ -196,3 +222,5 @@ const FAREWELL_OF_OTHERS: Duration = Duration::from_secs(5);
 /// How long a word that it does not come may take to be out.
 const FAREWELL: Duration = Duration::from_millis(200);
 const NAP: Duration = Duration::from_millis(1);
+/// Where `consort run` says by which descriptor MPI speaks to it.
+const LAUNCHER: &str = "PMI_CONSORT";

@@ -67,21 +67,23 @@ pub(super) fn rest() {
     }
 }
 
-/// Has the thread, which [rests](rest), end MPI, and waits for that; but not when `gives_up` says so.
-pub(super) fn end(mut gives_up: impl FnMut() -> bool) {
+/// Has the thread, which [rests](rest), end MPI, and waits for that; but not when `gives_up` says so. Whether
+/// it has ended.
+pub(super) fn end(mut gives_up: impl FnMut() -> bool) -> bool {
     let mut stage = lock();
     if !matches!(*stage, Stage::Resting) {
-        return;
+        return false;
     }
     *stage = Stage::Ending;
     CHANGED.notify_all();
     while !matches!(*stage, Stage::Ended) {
         drop(stage);
         if gives_up() {
-            return;
+            return false;
         }
         stage = wait(lock(), LOOK, |stage| matches!(stage, Stage::Ending));
     }
+    true
 }
 
 /// What the thread does.

@@ -8,12 +8,14 @@
 mod functions;
 mod task;
 
-use std::ffi::{CStr, c_char, c_int};
-use std::fmt;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::os::fd::{BorrowedFd, RawFd};
 use std::ptr;
 use std::sync::OnceLock;
+use std::{fmt, io};
 
 use consort_sys::dl::Library;
+use rustix::net::{SendFlags, send};
 
 pub(crate) use self::functions::Arithmetic;
 use self::functions::{
@@ -537,11 +539,37 @@ impl Drop for Pending {
 /// Leaves it to MPI to return the error.
 extern "C" fn be_quiet(_: *mut Handle, _: *mut c_int) {}
 
-/// Has something done when the process ends in good order.
-pub(super) fn at_exit(act: extern "C" fn()) {
+/// Has something done when the process exits, with its exit code and nothing more.
+#[cfg(target_env = "gnu")]
+pub(super) fn at_exit(act: extern "C" fn(c_int, *mut c_void)) {
+    unsafe extern "C" {
+        safe fn on_exit(act: extern "C" fn(c_int, *mut c_void), more: *mut c_void) -> c_int;
+    }
+    // If there is no room for it the process ends without.
+    let _ = on_exit(act, ptr::null_mut());
+}
+
+/// The same with a C library that tells nobody the exit code: it is 0 then.
+#[cfg(not(target_env = "gnu"))]
+pub(super) fn at_exit(act: extern "C" fn(c_int, *mut c_void)) {
+    static ACT: OnceLock<extern "C" fn(c_int, *mut c_void)> = OnceLock::new();
+    extern "C" fn without_code() {
+        if let Some(act) = ACT.get() {
+            act(0, ptr::null_mut());
+        }
+    }
     unsafe extern "C" {
         safe fn atexit(act: extern "C" fn()) -> c_int;
     }
-    // If there is no room for it the process ends without.
-    let _ = atexit(act);
+    if ACT.set(act).is_ok() {
+        let _ = atexit(without_code);
+    }
+}
+
+/// Tells whoever has started this process, by the descriptor that MPI uses for it, too, that it leaves MPI.
+pub(super) fn take_leave(launcher: RawFd) -> io::Result<()> {
+    // SAFETY: the descriptor was inherited for this, and MPI, which uses it, has not ended: it is open. If it were
+    // not, the system would say so.
+    let launcher = unsafe { BorrowedFd::borrow_raw(launcher) };
+    send(launcher, b"cmd=finalize\n", SendFlags::NOSIGNAL).map(drop).map_err(io::Error::from)
 }
