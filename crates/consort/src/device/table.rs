@@ -88,7 +88,8 @@ macro_rules! table {
 macro_rules! call {
     ($table:expr, $field:ident($($argument:expr),*)) => {{
         // SAFETY: it has the type that it was looked up with, and what it is given is valid for it: room
-        // for its results, or what it has handed out itself and was not destroyed.
+        // for its results; what it has handed out itself and was not destroyed; in a copy, memory of the host that is
+        // borrowed until the function returns, and as long as the block, which was compared.
         let code = unsafe { ($table.$field)($($argument),*) };
         $table.check(stringify!($field), code)
     }};
