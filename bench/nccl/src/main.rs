@@ -34,7 +34,7 @@ fn main() -> Result<()> {
             "waited",
             "/group",
             "MPI",
-            "NULL/"
+            "of MPI"
         );
     }
     for operation in OPERATIONS {

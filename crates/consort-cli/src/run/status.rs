@@ -89,7 +89,7 @@ pub(crate) fn signal_name(signal: i32) -> String {
 fn code_in_words(code: i32) -> Option<String> {
     match code {
         126 => Some("the program could not be run".to_owned()),
-        127 => Some("the program was not found".to_owned()),
+        127 => Some("the program, or a library that it needs, was not found".to_owned()),
         129..=192 => {
             let name = signal_hook::low_level::signal_name(code - 128)?;
             Some(format!("what a shell reports when its command was killed by {name}"))
@@ -124,7 +124,10 @@ mod tests {
     #[test]
     fn endings_read_as_words() {
         assert_eq!(Status::Exited(7).to_string(), "exit code 7");
-        assert_eq!(Status::Exited(127).to_string(), "exit code 127 (the program was not found)");
+        assert_eq!(
+            Status::Exited(127).to_string(),
+            "exit code 127 (the program, or a library that it needs, was not found)"
+        );
         assert_eq!(Status::Killed(11).to_string(), "killed by SIGSEGV (segmentation fault)");
         assert!(Status::Exited(139).to_string().ends_with("killed by SIGSEGV)"));
         assert_eq!(Status::Killed(40).to_string(), "killed by signal 40");
