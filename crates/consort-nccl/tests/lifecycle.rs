@@ -58,7 +58,7 @@ fn nobody_gets_in_with_another_secret() {
     let mut job = Ranks::new(2).env("CONSORT_TIMEOUT", "3s").start(|ctx| {
         let mut id = share(ctx, 0, "id");
         if ctx.rank() == 1 {
-            id.internal[60] ^= 1;
+            id = with_another_secret(&id);
         }
         let mut comm = Handle::new(7);
         let status = ncclCommInitRank(out(&mut comm), 2, id, ctx.rank() as c_int);
@@ -73,6 +73,25 @@ fn nobody_gets_in_with_another_secret() {
     assert!(missing.contains("missing rank 1"), "{missing}");
     assert_ne!(*refused, 0);
     assert!(secret.contains("secret"), "{secret}");
+}
+
+/// An id as sound as the given one, by which nobody gets in.
+fn with_another_secret(id: &UniqueId) -> UniqueId {
+    let mut bytes = id.internal.map(|byte| byte as u8);
+    bytes[60] ^= 1;
+    let hash = blake3::hash(&bytes[..84]);
+    bytes[84..116].copy_from_slice(hash.as_bytes());
+    UniqueId { internal: bytes.map(|byte| byte as _) }
+}
+
+#[test]
+fn an_id_that_has_changed_on_the_way_makes_no_communicator() {
+    let mut id = unique_id();
+    id.internal[60] ^= 1;
+    let mut comm = Handle::new(7);
+    let status = ncclCommInitRank(out(&mut comm), 1, id, 0);
+    fails(status, Status::INVALID_ARGUMENT, "has changed on the way");
+    assert_eq!(comm, Handle::NULL);
 }
 
 #[test]

@@ -18,17 +18,14 @@ exports! {
     fn ncclCommInitRank, pncclCommInitRank(
         comm: Out<Handle>, nranks: c_int, commId: UniqueId, rank: c_int,
     ) {
-        batch::checked(|| init_rank(&comm, nranks, &[commId], rank, Settings::default()))
+        batch::checked(|| init_rank(&comm, nranks, &[commId], rank, None))
     }
 
     /// As [`ncclCommInitRank`], with a configuration, which may be `NULL`.
     fn ncclCommInitRankConfig, pncclCommInitRankConfig(
         comm: Out<Handle>, nranks: c_int, commId: UniqueId, rank: c_int, config: Grown<Config>,
     ) {
-        batch::checked(|| {
-            let settings = Settings::read(&config, &Settings::default())?;
-            init_rank(&comm, nranks, &[commId], rank, settings)
-        })
+        batch::checked(|| init_rank(&comm, nranks, &[commId], rank, Some(&config)))
     }
 
     /// As [`ncclCommInitRankConfig`], with several ids, which have to be the same on all ranks. They meet by the
@@ -43,8 +40,7 @@ exports! {
                 return Err(Failure::argument(what));
             }
             let ids = commIds.list("commIds", count as usize)?;
-            let settings = Settings::read(&config, &Settings::default())?;
-            init_rank(&newcomm, nranks, &ids, myrank, settings)
+            init_rank(&newcomm, nranks, &ids, myrank, Some(&config))
         })
     }
 
@@ -147,8 +143,7 @@ exports! {
         batch::checked(|| match comm.is_null() {
             true => {
                 let id = uniqueId.get("uniqueId")?;
-                let settings = Settings::read(&config, &Settings::default())?;
-                init_rank(&newcomm, nRanks, &[id], rank, settings)
+                init_rank(&newcomm, nRanks, &[id], rank, Some(&config))
             }
             false => grow(comm, nRanks, &uniqueId, rank, &newcomm, &config),
         })
@@ -178,6 +173,11 @@ exports! {
     }
 }
 
+/// C has no communicator until there is one, whatever stood in its place before.
+fn none_yet(out: &Out<Handle>, name: &str) -> Result<()> {
+    out.set(name, Handle::NULL)
+}
+
 /// How many ranks there are to be, at least so many.
 ///
 /// # Errors
@@ -196,9 +196,14 @@ fn init_rank(
     nranks: c_int,
     ids: &[UniqueId],
     rank: c_int,
-    settings: Settings,
+    config: Option<&Grown<Config>>,
 ) -> Result<()> {
-    out.check("comm")?;
+    none_yet(out, "comm")?;
+    let default = Settings::default();
+    let settings = match config {
+        Some(config) => Settings::read(config, &default)?,
+        None => default,
+    };
     let world = world("nranks", nranks, 1)?;
     let rank = below("rank", rank, world)?;
     ids.iter().try_for_each(|id| Invitation::read(id).map(drop))?;
@@ -251,7 +256,7 @@ fn split(
     out: &Out<Handle>,
     config: &Grown<Config>,
 ) -> Result<()> {
-    out.check("newcomm")?;
+    none_yet(out, "newcomm")?;
     let parent = Communicator::find(comm)?;
     parent.kinship()?;
     let settings = Settings::read(config, &parent.settings)?;
@@ -296,7 +301,7 @@ fn shrink(
     config: &Grown<Config>,
     flags: c_int,
 ) -> Result<()> {
-    out.check("newcomm")?;
+    none_yet(out, "newcomm")?;
     let parent = Communicator::find(comm)?;
     let (bond, _) = parent.kinship()?;
     let settings = Settings::read(config, &parent.settings)?;
@@ -362,7 +367,7 @@ fn grow(
     out: &Out<Handle>,
     config: &Grown<Config>,
 ) -> Result<()> {
-    out.check("newcomm")?;
+    none_yet(out, "newcomm")?;
     let parent = Communicator::find(comm)?;
     let bond = parent.bond()?;
     let settings = Settings::read(config, &parent.settings)?;
