@@ -140,6 +140,11 @@ impl Watch {
             return;
         }
         match (before, role) {
+            // It may have a standby itself by now.
+            (Some(Role::Follows { .. }), Role::Serves { .. }) => notice(format_args!(
+                "the host that held the meeting is lost: its standby on this host goes on, at \
+                 tcp://{address}"
+            )),
             (_, Role::Serves { standby: Some(standby) }) => {
                 tracing::info!("the store has a standby at {standby}");
             }
@@ -149,10 +154,6 @@ impl Watch {
                      until another host takes its place"
                 ));
             }
-            (Some(Role::Follows { .. }), Role::Serves { .. }) => notice(format_args!(
-                "the host that held the meeting is lost: its standby on this host goes on, at \
-                 tcp://{address}"
-            )),
             (_, Role::Follows { ready: true }) => {
                 notice(format_args!("this host holds a standby of the store, at {address}"));
             }

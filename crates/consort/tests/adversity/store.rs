@@ -12,10 +12,7 @@ use super::meet::{LONG, works};
 fn ranks_go_on_without_the_store() {
     let mut job = start(&|| ());
     job.kill(STORE);
-    job.tell("go on", &true);
-    for rank in 0..RANKS {
-        job.await_point(rank, "left");
-    }
+    live_without_it(&mut job);
     let said: Vec<String> = job.wait().into_iter().filter_map(done).collect();
     assert_eq!(said.len(), RANKS as usize);
     for said in said {
@@ -28,10 +25,7 @@ fn ranks_go_on_without_the_store() {
 fn ranks_go_on_without_a_store_that_is_silent() {
     let mut job = start(&|| ());
     job.stop(STORE);
-    job.tell("go on", &true);
-    for rank in 0..RANKS {
-        job.await_point(rank, "left");
-    }
+    live_without_it(&mut job);
     job.kill(STORE);
     let said: Vec<String> = job.wait().into_iter().filter_map(done).collect();
     assert_eq!(said.len(), RANKS as usize);
@@ -56,11 +50,23 @@ fn start<F>(here: &F) -> Job<String> {
     job
 }
 
+/// Has the ranks work and leave.
+fn live_without_it(job: &mut Job<String>) {
+    job.tell("go on", &true);
+    for rank in 0..RANKS {
+        job.await_point(rank, "asked");
+    }
+    job.tell("end", &true);
+    for rank in 0..RANKS {
+        job.await_point(rank, "left");
+    }
+}
+
 fn hold(ctx: &Context, secret: &Secret) -> String {
     let server = Server::start("127.0.0.1:0".parse().unwrap(), secret).unwrap();
     std::fs::write(ctx.dir().join("port"), server.address().port().to_string()).unwrap();
     ctx.reach("serves");
-    ctx.told("end")
+    ctx.told("nothing")
 }
 
 /// Works with and without the store, leaves, and gives what the store's last call said.
@@ -88,6 +94,9 @@ fn live(ctx: &Context, secret: &str) -> String {
     let error = group.store().get("nothing", soon()).unwrap_err();
     let lost = !matches!(&error, StoreError::Timeout { missing, .. } if missing.count > 0);
     assert!(lost, "{error}");
+    // An abort ends what others are still in, too: a barrier that is over here.
+    ctx.reach("asked");
+    let _: bool = ctx.told("end");
     let aborting = Instant::now();
     if ctx.rank() == 1 {
         group.abort("it is time");
