@@ -18,7 +18,7 @@ mod args;
 mod attempt;
 mod conclusion;
 mod crew;
-mod data_plane;
+pub(crate) mod data_plane;
 mod deaths;
 mod environment;
 mod error;

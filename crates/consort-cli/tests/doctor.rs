@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use consort_store::{Secret, Server};
+use consort_testkit::{Mpi, skip};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
@@ -29,9 +30,18 @@ fn every_line_of_json_has_the_fields_and_the_exit_code_agrees() {
     let bad = lines.iter().any(|line| line["verdict"] == "bad");
     assert_eq!(output.status.code(), Some(i32::from(bad)));
     assert_eq!(lines.last().unwrap()["area"], "summary");
-    for area in
-        ["system", "cores", "memory", "limits", "network", "clock", "files", "variables", "python"]
-    {
+    for area in [
+        "system",
+        "cores",
+        "memory",
+        "limits",
+        "network",
+        "clock",
+        "files",
+        "variables",
+        "python",
+        "engines",
+    ] {
         assert!(lines.iter().any(|line| line["area"] == area), "nothing about {area}");
     }
 }
@@ -98,6 +108,80 @@ fn a_meeting_place_with_another_secret_is_bad() {
     let line = find(&output, "meeting", 1);
     assert_eq!(line["verdict"], "bad");
     assert!(line["what"].as_str().unwrap().contains("secrets differ"), "{line}");
+}
+
+#[test]
+fn an_mpi_that_can_be_used_is_good_and_says_its_version() {
+    let mpi = match Mpi::find() {
+        Ok(mpi) => mpi,
+        Err(reason) => return skip(reason),
+    };
+    let output = doctor(&["--json"]).env("CONSORT_MPI_LIBRARY", mpi.library()).output().unwrap();
+    let line = find(&output, "engines", 0);
+    assert_eq!(line["verdict"], "good", "{line}");
+    let what = line["what"].as_str().unwrap();
+    assert!(what.starts_with("MPI: MPICH Version: 5."), "{line}");
+    assert!(what.ends_with(mpi.library().to_str().unwrap()), "{line}");
+}
+
+#[test]
+fn an_nccl_with_devices_is_good_and_says_how_many() {
+    let library = std::env::current_exe().unwrap().with_file_name("libconsort_nccl.so");
+    if !library.exists() {
+        return skip("libconsort_nccl.so was not built: `cargo build -p consort-nccl`");
+    }
+    let mut command = doctor(&["--json"]);
+    command.env("CONSORT_NCCL_LIBRARY", &library).env("CONSORT_CUDA_LIBRARY", &library);
+    let line = find(&command.output().unwrap(), "engines", 1);
+    assert_eq!(line["verdict"], "good", "{line}");
+    let what = line["what"].as_str().unwrap();
+    let parts = ["NCCL 2.", library.to_str().unwrap(), " devices, the first is "];
+    assert!(parts.iter().all(|part| what.contains(part)), "{line}");
+}
+
+#[test]
+fn an_nccl_without_a_driver_is_told_that_the_driver_is_missing() {
+    let library = std::env::current_exe().unwrap().with_file_name("libconsort_nccl.so");
+    if !library.exists() {
+        return skip("libconsort_nccl.so was not built: `cargo build -p consort-nccl`");
+    }
+    let mut command = doctor(&["--json"]);
+    command.env("CONSORT_NCCL_LIBRARY", &library).env("CONSORT_CUDA_LIBRARY", "/nowhere");
+    let output = command.env("CONSORT_BACKEND", "nccl").output().unwrap();
+    let line = find(&output, "engines", 1);
+    assert_eq!((&line["verdict"], output.status.code()), (&Value::from("bad"), Some(1)), "{line}");
+    let what = line["what"].as_str().unwrap();
+    assert!(what.contains("but there is no CUDA driver") && what.contains("/nowhere"), "{line}");
+    let todo = line["todo"].as_str().unwrap();
+    assert!(
+        todo.ends_with("install NVIDIA's driver, or name it in CONSORT_CUDA_LIBRARY"),
+        "{line}"
+    );
+}
+
+#[test]
+fn an_engine_that_is_asked_for_and_cannot_be_used_is_bad_and_says_why() {
+    let wrong = env!("CARGO_BIN_EXE_consort");
+    for (name, at) in [("CONSORT_MPI_LIBRARY", 0), ("CONSORT_NCCL_LIBRARY", 1)] {
+        let output = doctor(&["--json"]).env(name, wrong).output().unwrap();
+        let line = find(&output, "engines", at);
+        assert_eq!(
+            (&line["verdict"], output.status.code()),
+            (&Value::from("bad"), Some(1)),
+            "{line}"
+        );
+        assert!(
+            line["todo"].as_str().unwrap().starts_with(&format!("{name}={wrong} is set: ")),
+            "{line}"
+        );
+    }
+    for (engine, at) in [("mpi", 0), ("nccl", 1)] {
+        let mut command = doctor(&["--json"]);
+        command.env("CONSORT_MPI_LIBRARY", "/nowhere").env("CONSORT_NCCL_LIBRARY", "/nowhere");
+        let line = find(&command.env("CONSORT_BACKEND", engine).output().unwrap(), "engines", at);
+        assert_eq!(line["verdict"], "bad", "{line}");
+        assert!(line["what"].as_str().unwrap().contains("/nowhere"), "{line}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! NCCL's own calls, on one communicator or on several of this process.
 
+use std::path::PathBuf;
 use std::ptr;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +9,6 @@ use std::time::Duration;
 
 use consort::nccl::{self, Bootstrap, Comm, Config, Error, Library, Stream, UniqueId};
 use consort::{Dtype, ReduceOp};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -17,8 +17,8 @@ use crate::region::Region;
 
 /// The loaded NCCL's version, what it says of itself if it is consort's own, and the version that consort knows.
 #[pyfunction]
-pub(crate) fn nccl_library() -> PyResult<(Numbers, Option<&'static str>, Numbers)> {
-    let library = library()?;
+pub(crate) fn nccl_library(py: Python<'_>) -> PyResult<(Numbers, Option<&'static str>, Numbers)> {
+    let library = library(py)?;
     let numbers = |version: nccl::Version| (version.major, version.minor, version.patch);
     Ok((numbers(library.version()), library.identity(), numbers(nccl::BUILT_AGAINST)))
 }
@@ -29,7 +29,7 @@ type Numbers = (u32, u32, u32);
 /// An id, at which this process listens for as long as it lives.
 #[pyfunction]
 pub(crate) fn nccl_unique_id(py: Python<'_>) -> PyResult<Bound<'_, PyBytes>> {
-    let library = library()?;
+    let library = library(py)?;
     let bootstrap = py.detach(|| Bootstrap::new(library)).map_err(|error| raise(&error))?;
     let id = *bootstrap.id();
     bootstrap.release();
@@ -49,10 +49,9 @@ pub(crate) fn nccl_init_rank(
     let mut config = Config::new();
     if let Some(seconds) = timeout {
         let limit = Duration::try_from_secs_f64(seconds);
-        config = config
-            .timeout(limit.map_err(|error| PyValueError::new_err(format!("timeout: {error}")))?);
+        config = config.timeout(limit.map_err(|error| mistake(format!("timeout: {error}")))?);
     }
-    let library = library()?;
+    let library = library(py)?;
     let made = py.detach(|| Comm::init_rank_with(library, world, &id, rank, &config));
     made.map(|comm| Communicator::new(Hold::Own(Arc::new(comm)))).map_err(|error| raise(&error))
 }
@@ -60,7 +59,7 @@ pub(crate) fn nccl_init_rank(
 /// The communicators of some devices of this process, which are kept.
 #[pyfunction]
 pub(crate) fn nccl_cached(py: Python<'_>, devices: Vec<i32>) -> PyResult<Vec<Communicator>> {
-    let library = library()?;
+    let library = library(py)?;
     let comms = py.detach(|| nccl::cached(library, &devices)).map_err(|error| raise(&error))?;
     Ok((0..comms.len()).map(|at| Communicator::new(Hold::Kept(comms.clone(), at))).collect())
 }
@@ -104,6 +103,8 @@ pub(crate) fn nccl_call(
 ///
 /// It is closed at the end of a `with` block: in good order, which all ranks do, or aborted if the block raises. One
 /// that is forgotten is aborted.
+///
+/// PyTorch's is a capsule, for `comms` and nothing else.
 #[pyclass(frozen, module = "consort._core")]
 pub(crate) struct Communicator {
     /// None once it was closed.
@@ -135,17 +136,14 @@ impl Communicator {
 
     /// Does what was issued, and ends it. All ranks do so. Closing it again does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(hold) = self.lock().take() else { return Ok(()) };
-        let Hold::Own(comm) = hold else { return Ok(()) };
-        match Arc::try_unwrap(comm) {
-            Ok(comm) => py.detach(|| comm.destroy()).map_err(|error| raise(&error)),
-            Err(comm) => {
-                *self.lock() = Some(Hold::Own(comm));
-                Err(mistake(
-                    "close: another thread is in a call of this communicator; abort ends that",
-                ))
-            }
-        }
+        let mut held = self.lock();
+        let Some(Hold::Own(comm)) = held.take() else { return Ok(()) };
+        let comm = Arc::try_unwrap(comm).map_err(|comm| {
+            *held = Some(Hold::Own(comm));
+            mistake("close: another thread is in a call of this communicator; abort ends that")
+        })?;
+        drop(held);
+        py.detach(|| comm.destroy()).map_err(|error| raise(&error))
     }
 
     /// Ends it at once, on this rank alone, also while another thread is in a call of it.
@@ -195,9 +193,11 @@ impl Communicator {
 impl Drop for Communicator {
     /// One that is forgotten is aborted. Whoever drops an object of Python does not expect to wait for that.
     fn drop(&mut self) {
-        let Some(hold) = self.lock().take() else { return };
-        // If there is no thread to be had, the closure is dropped here, and the communicator with it.
-        let _ = thread::Builder::new().name("consort aborts".to_owned()).spawn(|| drop(hold));
+        let Some(mut hold) = self.lock().take() else { return };
+        if hold.is_last() {
+            // If there is no thread to be had, the closure is dropped here, and the communicator with it.
+            let _ = thread::Builder::new().name("consort aborts".to_owned()).spawn(|| drop(hold));
+        }
     }
 }
 
@@ -215,6 +215,14 @@ impl Hold {
         match self {
             Self::Own(comm) => comm,
             Self::Kept(comms, at) => &comms[*at],
+        }
+    }
+
+    /// Whether its communicators end with it: nobody else has them, nor keeps them.
+    fn is_last(&mut self) -> bool {
+        match self {
+            Self::Own(comm) => Arc::get_mut(comm).is_some(),
+            Self::Kept(comms, _) => Arc::get_mut(comms).is_some(),
         }
     }
 }
@@ -274,8 +282,20 @@ impl Call {
     }
 }
 
-fn library() -> PyResult<Library> {
-    Library::find().map_err(|error| raise(&error))
+/// NCCL where consort looks for it, or else among this Python's own packages, which need no environment that is active.
+fn library(py: Python<'_>) -> PyResult<Library> {
+    let found = Library::find().or_else(|error| match wheel(py) {
+        Ok(Some(path)) if matches!(error, Error::NotLoaded(_)) => Library::open(path),
+        _ => Err(error),
+    });
+    found.map_err(|error| raise(&error))
+}
+
+/// Where the wheels of NCCL put it.
+fn wheel(py: Python<'_>) -> PyResult<Option<PathBuf>> {
+    let packages = py.import("sysconfig")?.call_method1("get_path", ("platlib",))?;
+    let path = packages.extract::<PathBuf>()?.join("nvidia/nccl/lib/libnccl.so.2");
+    Ok(Some(path).filter(|path| path.is_file()))
 }
 
 /// The exception for an error of NCCL's.

@@ -211,7 +211,11 @@ part = dist.new_group([0, 1])
 dist.all_reduce(one, group=part)
 assert (one.item(), every) == (4.0, [0, 1])
 assert consort.torch.failure() is None
+# Whoever is left out hears of it as a failure.
+store = dist.distributed_c10d._get_default_store()
+store.set(f"asked/{dist.get_rank()}", "yes")
 if dist.get_rank() == 0:
+    store.wait(["asked/1"])
     consort.torch.shrink(without=[1])
     assert (dist.get_world_size(), type(dist.group.WORLD)) == (1, dist.ProcessGroup)
     dist.all_reduce(one)

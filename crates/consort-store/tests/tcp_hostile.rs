@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use consort_store::auth::{ANSWER, ClientHandshake, GREETING, OPENING, Session};
 use consort_store::proto::{Inbox, Message, Outbox};
 use consort_store::{Deadline, Error, HandshakeError, Request, Secret, Server, Store, TcpStore};
+use consort_testkit::threads_called;
 
 #[test]
 fn a_wrong_secret_is_refused_and_told_so() {
@@ -242,7 +243,7 @@ fn thousands_of_members_are_served_by_one_thread() {
     for round in 0..100 {
         assert_eq!(store.add("counter", 1).unwrap(), round + 1);
     }
-    assert_eq!(server_threads(), 1);
+    assert_eq!(threads_called("consort-store"), 1);
     drop(idle);
     house.still_serves();
 }
@@ -406,14 +407,6 @@ fn is_closed(raw: &mut TcpStream) -> bool {
 fn resident_bytes() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     text.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4096
-}
-
-fn server_threads() -> usize {
-    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-    tasks
-        .filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok())
-        .filter(|name| name.trim() == "consort-store")
-        .count()
 }
 
 fn log() -> &'static Arc<Mutex<Vec<u8>>> {

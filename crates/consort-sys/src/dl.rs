@@ -16,6 +16,8 @@
 
 use std::ffi::CStr;
 use std::fmt;
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -42,7 +44,10 @@ impl Library {
             // user. It is not unloaded, so nothing of it is used after its end.
             match unsafe { libloading::Library::new(&path) } {
                 Ok(handle) => return Ok(Self { handle: Box::leak(Box::new(handle)), path }),
-                Err(error) => tried.push((path, reason(&error))),
+                Err(error) => {
+                    let reason = script(&path).unwrap_or_else(|| reason(&error));
+                    tried.push((path, reason));
+                }
             }
         }
         Err(NotLoaded { tried })
@@ -71,16 +76,24 @@ pub struct NotLoaded {
     pub tried: Vec<(PathBuf, String)>,
 }
 
+impl NotLoaded {
+    /// Why, a line for all in a row that have the same reason.
+    pub fn reasons(&self) -> Vec<String> {
+        let alike = self.tried.chunk_by(|(_, one), (_, other)| one == other);
+        let line = |alike: &[(PathBuf, String)]| {
+            let paths: Vec<_> = alike.iter().map(|(path, _)| path.to_string_lossy()).collect();
+            format!("{}: {}", paths.join(", "), alike[0].1)
+        };
+        alike.map(line).collect()
+    }
+}
+
 impl fmt::Display for NotLoaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, (path, reason)) in self.tried.iter().enumerate() {
-            let between = if at > 0 { "; " } else { "" };
-            write!(f, "{between}{}: {reason}", path.display())?;
+        match self.tried.as_slice() {
+            [] => f.write_str("there was nowhere to look"),
+            _ => f.write_str(&self.reasons().join("; ")),
         }
-        if self.tried.is_empty() {
-            f.write_str("there was nowhere to look")?;
-        }
-        Ok(())
     }
 }
 
@@ -93,6 +106,17 @@ fn refusal(path: &Path) -> Option<String> {
     let has_folder = path.as_os_str().as_bytes().contains(&b'/');
     let metadata = path.metadata().ok().filter(|_| has_folder)?;
     (!metadata.is_file()).then(|| "it is no regular file".to_owned())
+}
+
+/// What to name instead of a script for linkers, which some packages have in place of a link to their library.
+fn script(path: &Path) -> Option<String> {
+    let mut text = [0; 256];
+    let read = File::open(path).and_then(|mut file| file.read(&mut text)).ok()?;
+    let text = str::from_utf8(&text[..read]).ok()?;
+    let (_, rest) = ["INPUT", "GROUP"].into_iter().find_map(|word| text.split_once(word))?;
+    let rest = rest.trim_start().strip_prefix('(')?;
+    let library = rest.split([' ', ',', ')']).find(|word| !word.is_empty())?;
+    Some(format!("it is a script for linkers: name {library}, which it leads to"))
 }
 
 /// The loader's own words, without the name that it repeats.
@@ -126,6 +150,27 @@ mod tests {
         assert!(error.tried[0].1.starts_with("cannot open shared object file"), "{error}");
         assert!(error.to_string().contains(&format!("{}: ", text.display())), "{error}");
         assert_eq!(Library::open([]).unwrap_err().to_string(), "there was nowhere to look");
+    }
+
+    #[test]
+    fn a_script_for_linkers_says_what_to_name() {
+        let folder = tempfile::tempdir().unwrap();
+        for script in
+            ["INPUT(libreal.so.1)\n", "/* a script */\nGROUP ( libreal.so.1 AS_NEEDED(x) )"]
+        {
+            let path = folder.path().join("libreal.so");
+            std::fs::write(&path, script).unwrap();
+            let error = Library::open([path]).unwrap_err();
+            let expected = "it is a script for linkers: name libreal.so.1, which it leads to";
+            assert_eq!(error.tried[0].1, expected);
+        }
+    }
+
+    #[test]
+    fn a_reason_that_several_have_is_said_once() {
+        let tried = [("/a", "gone"), ("/b", "gone"), ("/c", "odd"), ("/d", "gone")];
+        let tried = tried.map(|(path, reason)| (path.into(), reason.to_owned())).into();
+        assert_eq!(NotLoaded { tried }.to_string(), "/a, /b: gone; /c: odd; /d: gone");
     }
 
     #[test]

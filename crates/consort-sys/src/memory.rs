@@ -2,10 +2,12 @@
 
 mod huge;
 
-use std::io;
 use std::path::Path;
+use std::{fs, io};
 
 pub use huge::{HugePages, HugePool};
+
+use rustix::io::Errno;
 
 use crate::cgroup::{Cgroups, Version};
 use crate::root::{Root, field};
@@ -31,6 +33,8 @@ pub struct Memory {
     pub shm: Option<Space>,
     /// Large pages.
     pub huge: HugePages,
+    /// Why it cannot be read how much the machine has, if so: the numbers are 0 then, and mean nothing.
+    pub unread: Option<Errno>,
 }
 
 /// A control group's limit.
@@ -62,13 +66,17 @@ impl Memory {
     /// The memory of the machine described by the files under `root`.
     pub fn under(root: &Path) -> Self {
         let root = Root(root);
-        let meminfo = root.text("proc/meminfo").unwrap_or_default();
+        let (meminfo, unread) = match fs::read_to_string(root.path("proc/meminfo")) {
+            Ok(meminfo) => (meminfo, None),
+            Err(error) => (String::new(), Some(Errno::from_io_error(&error).unwrap_or(Errno::IO))),
+        };
         Self {
             total: field(&meminfo, "MemTotal").unwrap_or_default(),
             available: field(&meminfo, "MemAvailable").unwrap_or_default(),
             group: read_group(root, &Cgroups::read(root)),
             shm: Space::of(&root.path("dev/shm")).ok(),
             huge: huge::read(root),
+            unread,
         }
     }
 
@@ -173,9 +181,9 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_files_has_nothing() {
+    fn a_machine_without_files_does_not_say_what_it_has() {
         let memory = Memory::under(fake::machine(&[]).path());
-        assert_eq!(memory, Memory::default());
+        assert_eq!(memory, Memory { unread: Some(Errno::NOENT), ..Memory::default() });
     }
 
     #[test]

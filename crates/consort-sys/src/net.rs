@@ -7,7 +7,7 @@ mod choice;
 mod interface;
 
 pub use choice::{Choice, Error, Result, choose};
-pub use interface::{Interface, interfaces};
+pub use interface::{Interface, farthest, interfaces};
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};

@@ -5,6 +5,8 @@
 //! under its own name it has to ask first whether it is that process, and often: a system call
 //! would take too long. A page that the kernel empties in every child tells it at once.
 
+mod per_process;
+
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
@@ -12,6 +14,8 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+pub use self::per_process::PerProcess;
 
 /// The process in which something began.
 ///
@@ -159,8 +163,9 @@ mod tests {
     }
 
     /// What a forked child finds, as a number below 100.
-    fn in_a_child(find: impl FnOnce() -> i32) -> i32 {
-        // SAFETY: the child calls `find`, which takes no lock and no memory, and ends at once.
+    pub(super) fn in_a_child(find: impl FnOnce() -> i32) -> i32 {
+        // SAFETY: the child calls `find`, which takes no lock that another thread may hold but the C library's
+        // for memory, which is free in a child, and ends at once.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let found = find();

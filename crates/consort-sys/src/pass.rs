@@ -123,7 +123,22 @@ impl Door {
         peers: &[PeerDoor],
         until: Instant,
     ) -> Result<Vec<Peer>, PassError> {
-        Meeting::new(self, offer, peers)?.hold(until)
+        self.exchange_unless(offer, peers, until, || Ok(()))
+    }
+
+    /// As [`exchange`](Self::exchange), and gives up when `look_round` says so, which is asked now and
+    /// then while it waits: a peer that cannot come may have said so elsewhere.
+    ///
+    /// # Errors
+    /// As for [`exchange`](Self::exchange), and what `look_round` says.
+    pub fn exchange_unless<E: From<PassError>>(
+        self,
+        offer: Offer<'_>,
+        peers: &[PeerDoor],
+        until: Instant,
+        look_round: impl FnMut() -> Result<(), E>,
+    ) -> Result<Vec<Peer>, E> {
+        Meeting::new(self, offer, peers)?.hold(until, look_round)
     }
 }
 

@@ -31,7 +31,7 @@ impl Patience {
             let yielding = Duration::from_micros(50);
             Self { spins: SPINS, most: SPINS, least: FEW, yielding }
         } else {
-            Self { spins: FEW, most: FEW, least: FEW, yielding: Duration::from_millis(10) }
+            Self { spins: FEW, most: FEW, least: FEW, yielding: LONG }
         }
     }
 
@@ -41,6 +41,13 @@ impl Patience {
     pub fn asking(self) -> Self {
         let fewer = |spins| spins / ASKING;
         Self { spins: fewer(self.spins), most: fewer(self.most), least: 0, ..self }
+    }
+
+    /// The same for looks by which the work itself gets on: whoever sleeps keeps everyone waiting, also with a core
+    /// for every rank.
+    #[must_use]
+    pub fn working(self) -> Self {
+        Self { yielding: LONG, ..self.asking() }
     }
 
     /// Looks until `look` finds what it looks for. `doze` sleeps once, at most for the time given;
@@ -100,6 +107,8 @@ const SPINS: u32 = 2_000;
 const FEW: u32 = 2;
 /// How many looks at memory take as long as one that asks the system.
 const ASKING: u32 = 8;
+/// How long a core is given away again and again by one whose sleep would cost the others more.
+const LONG: Duration = Duration::from_millis(10);
 /// A core that comes back sooner than this was wanted by nobody else.
 const AT_ONCE: Duration = Duration::from_micros(1);
 /// A core that comes back later than this was used by somebody who does not wait for us.

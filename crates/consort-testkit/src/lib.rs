@@ -42,6 +42,7 @@ mod scratch;
 mod shortage;
 mod skip;
 pub mod store;
+mod threads;
 
 pub use control_group::ControlGroup;
 pub use hosts::{Address, Family, Host, Hosts, Network};
@@ -49,3 +50,4 @@ pub use names::names_in_shared_memory;
 pub use ranks::{Case, Context, Job, Kind, Mpi, Outcome, Ranks, ranks};
 pub use shortage::{limit, used_addresses};
 pub use skip::{Skip, skip};
+pub use threads::{await_threads, threads_called};

@@ -4,12 +4,14 @@
 //! cargo build --release -p consort-cli -p consort-train --features consort-train/candle --example digits --bins
 //! target/release/consort run -n 2 -- target/release/examples/digits
 //! ```
+//!
+//! The same on many hosts, and on GPUs: docs/cluster.md.
 
 use candle_core::{D, DType, Device, Result, Tensor};
 use candle_nn::loss::cross_entropy;
 use candle_nn::{AdamW, Conv2d, Conv2dConfig, Linear, Module, VarBuilder, VarMap, conv2d, linear};
 use consort::ReduceOp;
-use consort_train::candle::DistributedDataParallel;
+use consort_train::candle::{DistributedDataParallel, Options};
 
 use digits::{SIDE, Set, draw};
 
@@ -26,14 +28,22 @@ mod strokes;
 fn main() -> consort_train::Result<()> {
     let group = consort::init()?;
     let (rank, world) = (group.rank().get() as usize, group.world());
-    let variables = VarMap::new();
-    let (ddp, net) = DistributedDataParallel::new(&group, &variables, DType::F32, Net::new)?;
+    // The GPU of this rank's number on its host, if the program is built for GPUs; the host if not.
+    let device = Device::cuda_if_available(group.local_rank())?;
+    if rank == 0 {
+        let (here, by, place) = (group.local_world(), group.backend_name()?, device.location());
+        println!("{world} ranks, {here} on this host; tensors on {place:?}; calls by {by}");
+    }
+    let (variables, here) = (VarMap::new(), Options::new().device(&device));
+    let (ddp, net) =
+        DistributedDataParallel::with_options(&group, &variables, DType::F32, here, Net::new)?;
     let mut optimizer = AdamW::new_lr(ddp.vars(), 2e-3)?;
 
+    let each = (BATCH / world).max(1);
     for step in 0..STEPS {
         // Every rank learns from another part of the batch.
-        let first = (step * BATCH + rank * BATCH / world) % Set::Training.len();
-        let (pictures, labels) = load(Set::Training, first, BATCH / world)?;
+        let first = (step * world + rank) * each % Set::Training.len();
+        let (pictures, labels) = load(Set::Training, first, each, &device)?;
         let loss = cross_entropy(&net.forward(&pictures)?, &labels)?;
         // The one line that is different with several ranks.
         ddp.backward_step(&mut optimizer, &loss)?;
@@ -42,8 +52,8 @@ fn main() -> consort_train::Result<()> {
         }
     }
 
-    let tests = Set::Test.len() / world;
-    let (pictures, labels) = load(Set::Test, rank * tests, tests)?;
+    let tests = (Set::Test.len() / world).max(1);
+    let (pictures, labels) = load(Set::Test, rank * tests, tests, &device)?;
     let answers = net.forward(&pictures)?.argmax(D::Minus1)?;
     let right = answers.eq(&labels)?.to_dtype(DType::F32)?.sum_all()?.to_scalar::<f32>()?;
     let mut counts = [right, tests as f32];
@@ -57,12 +67,12 @@ fn main() -> consort_train::Result<()> {
 }
 
 /// Some pictures of a set, and what they show.
-fn load(set: Set, first: usize, count: usize) -> Result<(Tensor, Tensor)> {
+fn load(set: Set, first: usize, count: usize, device: &Device) -> Result<(Tensor, Tensor)> {
     let digits = (0..count).map(|at| draw(1, set, (first + at) % set.len()));
     let (pixels, labels): (Vec<_>, Vec<_>) =
         digits.map(|digit| (digit.pixels, u32::from(digit.label))).unzip();
-    let pictures = Tensor::from_vec(pixels.concat(), (count, 1, SIDE, SIDE), &Device::Cpu)?;
-    Ok((pictures, Tensor::from_vec(labels, count, &Device::Cpu)?))
+    let pictures = Tensor::from_vec(pixels.concat(), (count, 1, SIDE, SIDE), device)?;
+    Ok((pictures, Tensor::from_vec(labels, count, device)?))
 }
 
 /// Two convolutions, each of which halves width and height, and two full layers.

@@ -12,7 +12,7 @@ use consort_sys::dtype::{Dtype, ReduceOp};
 
 pub(crate) use self::fake::Fake;
 pub(crate) use self::host::Host;
-pub(crate) use self::nccl::{Bell, Missed, Nccl, Side, check_equipment, no_messages};
+pub(crate) use self::nccl::{Bell, Missed, Nccl, Part, Side, check_equipment, no_messages};
 use crate::call::{Call, Operation, Purpose};
 use crate::delivery::Delivery;
 use crate::error::{Error, Result};

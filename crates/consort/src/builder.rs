@@ -11,7 +11,7 @@ use std::time::Duration;
 use consort_store::{Address, Deadline, Secret};
 
 pub(crate) use self::invitation::Invitation;
-use self::invitation::incomplete;
+use self::invitation::malformed;
 pub(crate) use self::listening::Listening;
 use crate::debug::DebugLevel;
 use crate::environment::{Said, Variables};
@@ -462,7 +462,7 @@ impl Builder {
 
     pub(crate) fn from_variables(variables: &Variables) -> Result<Self> {
         let found = variables.found();
-        let said = variables.read().map_err(|wrong| incomplete(&found, &wrong))?;
+        let said = variables.read().map_err(|wrong| malformed(&found, &wrong))?;
         Ok(Self { environment: said, found: Some(found), ..Self::default() })
     }
 }

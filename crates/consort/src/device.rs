@@ -40,6 +40,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use consort_sys::dl::Library;
+use consort_sys::origin::Origin;
 
 pub(crate) use self::block::Block;
 pub use self::error::{Code, DeviceError};
@@ -126,7 +127,8 @@ impl Driver {
         }
         let device = self.table.device(number)?;
         let context = self.table.retain(device)?;
-        Ok(Device(Arc::new(Held { driver: self, number, device, context })))
+        let origin = Origin::here();
+        Ok(Device(Arc::new(Held { driver: self, origin, number, device, context })))
     }
 }
 
@@ -142,6 +144,9 @@ pub struct Device(Arc<Held>);
 
 struct Held {
     driver: &'static Driver,
+    /// What a forked child has of it, and of all that was made of it, is its parent's, and stays as it is when the child
+    /// drops it.
+    origin: Origin,
     number: u16,
     device: c_int,
     context: Handle,
@@ -191,6 +196,20 @@ impl Device {
         Ok(body())
     }
 
+    /// Has them end something of this device's in `end`, which is done also when the driver fails.
+    pub(crate) fn end_inside<T>(&self, end: impl FnOnce() -> T) -> T {
+        let inside = self.enter();
+        if let Err(error) = &inside {
+            tracing::warn!("something of {self:?} ends outside of its context: {error}");
+        }
+        end()
+    }
+
+    /// Whether this is the process that holds it, and no child of that.
+    fn is_at_home(&self) -> bool {
+        self.0.origin.is_here()
+    }
+
     /// Has this thread work with it, until what this gives is dropped.
     fn enter(&self) -> Result<Inside, DeviceError> {
         let table = &self.0.driver.table;
@@ -220,6 +239,9 @@ impl Drop for Inside {
 
 impl Drop for Held {
     fn drop(&mut self) {
+        if !self.origin.is_here() {
+            return;
+        }
         if let Err(error) = self.driver.table.release(self.device) {
             tracing::warn!("device {} cannot be let go: {error}", self.number);
         }

@@ -12,11 +12,14 @@
 //! }
 //! ```
 
+use std::fmt;
 use std::path::PathBuf;
 
-use crate::device::Driver;
+use consort_sys::dl::NotLoaded;
+
+use crate::device::{DeviceError, Driver};
 use crate::mpi::Mpi;
-use crate::nccl::Library;
+use crate::nccl::{self, Library};
 
 /// An engine that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,11 +33,91 @@ pub struct Found {
     pub devices: Vec<String>,
 }
 
+/// Why an engine cannot be used, and what to do about it.
+///
+/// ```
+/// use consort::engines::{self, Unusable};
+///
+/// if let Err(Unusable { why, tried, advice }) = engines::nccl() {
+///     println!("no NCCL: {why}");
+///     tried.iter().for_each(|reason| println!("    {reason}"));
+///     println!("{}", advice.unwrap_or("ask whoever has set up this host"));
+/// }
+///
+/// // On one line:
+/// let why = Unusable {
+///     why: "MPI cannot be loaded".to_owned(),
+///     tried: vec!["libmpi_abi.so.0: not found".to_owned(), "libmpi.so: too old".to_owned()],
+///     advice: Some("install MPICH 5"),
+/// };
+/// assert_eq!(
+///     why.to_string(),
+///     "MPI cannot be loaded: libmpi_abi.so.0: not found; libmpi.so: too old; install MPICH 5"
+/// );
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unusable {
+    /// What is wrong, in short.
+    pub why: String,
+    /// Where it was looked for in vain, a line for each reason.
+    pub tried: Vec<String>,
+    /// What to do, where that is known.
+    pub advice: Option<&'static str>,
+}
+
+impl Unusable {
+    pub(crate) fn because(why: impl Into<String>) -> Self {
+        Self { why: why.into(), ..Self::default() }
+    }
+
+    pub(crate) fn not_loaded(why: &str, error: &NotLoaded, advice: &'static str) -> Self {
+        Self { why: why.to_owned(), tried: error.reasons(), advice: Some(advice) }
+    }
+}
+
+impl fmt::Display for Unusable {
+    /// On one line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)?;
+        if !self.tried.is_empty() {
+            write!(f, ": {}", self.tried.join("; "))?;
+        }
+        match self.advice {
+            Some(advice) => write!(f, "; {advice}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Unusable {}
+
+impl From<nccl::Error> for Unusable {
+    fn from(error: nccl::Error) -> Self {
+        let (error, advice) = match &error {
+            nccl::Error::NotLoaded(error) => (error, nccl::INSTALL),
+            nccl::Error::NamedNotLoaded(error) => (error, nccl::CORRECT),
+            _ => return Self::because(error.to_string()),
+        };
+        Self::not_loaded("NCCL cannot be loaded", error, advice)
+    }
+}
+
+impl From<DeviceError> for Unusable {
+    fn from(error: DeviceError) -> Self {
+        match &error {
+            DeviceError::NoDriver(error) => {
+                Self::not_loaded("there is no CUDA driver", error, DRIVER)
+            }
+            _ => Self::because(error.to_string()),
+        }
+    }
+}
+
 /// The MPI of this host.
 ///
 /// # Errors
 /// Why it cannot be used.
-pub fn mpi() -> Result<Found, String> {
+pub fn mpi() -> Result<Found, Unusable> {
     let (path, version) = Mpi::find()?;
     Ok(Found { path, version, devices: Vec::new() })
 }
@@ -43,28 +126,37 @@ pub fn mpi() -> Result<Found, String> {
 ///
 /// # Errors
 /// Why it cannot be used: there is none, or there is no device for it.
-pub fn nccl() -> Result<Found, String> {
-    let library = Library::find().map_err(|error| error.to_string())?;
+pub fn nccl() -> Result<Found, Unusable> {
+    let library = Library::find()?;
     let (path, version) = (library.path().to_owned(), library.version());
     let version = match library.identity() {
-        Some(identity) => format!("{version} ({identity})"),
+        // What follows its name and its version says again which NCCL's functions these are.
+        Some(identity) => {
+            let name = identity.split(" (").next().unwrap_or(identity);
+            format!("{version} of {name} on host memory")
+        }
         None => version.to_string(),
     };
     match devices() {
         Ok(devices) => Ok(Found { path, version, devices }),
-        Err(why) => Err(format!("NCCL {version} is at {}, but {why}", path.display())),
+        Err(unusable) => {
+            let why = format!("NCCL {version} is at {}, but {}", path.display(), unusable.why);
+            Err(Unusable { why, ..unusable })
+        }
     }
 }
 
 /// What the devices are called.
-fn devices() -> Result<Vec<String>, String> {
-    let driver = Driver::load().map_err(|error| error.to_string())?;
-    let count = driver.count().map_err(|error| error.to_string())?;
-    if count == 0 {
-        return Err("this process may use no device".to_owned());
+fn devices() -> Result<Vec<String>, Unusable> {
+    let driver = Driver::load()?;
+    match driver.count()? {
+        0 => Err(Unusable {
+            advice: Some("CUDA_VISIBLE_DEVICES says which it may use, if it is set"),
+            ..Unusable::because("there is no device that this process may use")
+        }),
+        count => Ok((0..count).map(|number| driver.name_of(number)).collect::<Result<_, _>>()?),
     }
-    (0..count)
-        .map(|number| driver.name_of(number))
-        .collect::<Result<_, _>>()
-        .map_err(|error| error.to_string())
 }
+
+/// What to do where there is no driver.
+const DRIVER: &str = "install NVIDIA's driver, or name it in CONSORT_CUDA_LIBRARY";

@@ -1,7 +1,10 @@
 //! Who this process is and where to meet, as launchers say it in the environment. Pure: variables
 //! come in as a map.
 
+mod slurm;
+
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use consort_store::{Address, Place};
 
@@ -26,10 +29,10 @@ pub(crate) struct Said {
     pub(crate) epoch: Option<u64>,
     /// Whether it is to join a job that runs.
     pub(crate) joins: bool,
-    pub(crate) timeout: Option<std::time::Duration>,
-    pub(crate) liveness: Option<std::time::Duration>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) liveness: Option<Duration>,
     /// `Some(None)` if it is not to warn at all.
-    pub(crate) warn_after: Option<Option<std::time::Duration>>,
+    pub(crate) warn_after: Option<Option<Duration>>,
     pub(crate) interface: Option<String>,
     pub(crate) trace_dir: Option<String>,
     pub(crate) debug: Option<DebugLevel>,
@@ -50,7 +53,7 @@ impl Variables {
 
     /// Those of a list. Empty values count as not set.
     pub(crate) fn of(variables: impl Iterator<Item = (String, String)>) -> Self {
-        let matters = |name: &str| name.starts_with(OURS) || KNOWN.contains(&name);
+        let matters = |name: &str| name.starts_with(OURS) || known().any(|it| it == name);
         Self(variables.filter(|(name, value)| matters(name) && !value.is_empty()).collect())
     }
 
@@ -118,34 +121,30 @@ impl Variables {
 
     /// Whether MPI may connect the ranks, and nothing else is said to.
     fn knows_mpi(&self) -> bool {
-        let [torchrun, others @ ..] = &LAUNCHERS;
-        let says = |launcher: &Launcher| self.0.contains_key(launcher.rank);
-        let says_place = |name: &str| self.0.contains_key(name);
-        others.iter().any(says)
-            && !says(torchrun)
-            && !["CONSORT_RDZV", "MASTER_ADDR"].into_iter().any(says_place)
+        self.launcher().is_some_and(|launcher| launcher.starts_mpi)
+            && !["CONSORT_RDZV", "MASTER_ADDR"].into_iter().any(|name| self.has(name))
     }
 
-    /// From the first launcher that says either.
+    /// As the launcher says it.
     fn rank_and_world(&self, wrong: &mut Vec<String>) -> (Option<u32>, Option<u32>) {
-        for Launcher { rank, world, .. } in LAUNCHERS {
-            let has = |name: &str| self.0.contains_key(name);
-            if has(rank) || world.iter().any(|world| has(world)) {
-                let world = world.iter().find(|world| has(world)).unwrap_or(&world[0]);
-                let found = (self.number(rank, wrong), self.number(world, wrong));
-                for name in [rank, world].into_iter().filter(|name| !has(name)) {
-                    let other = if name == rank { world } else { rank };
-                    wrong.push(format!("{name} is missing, though {other} is set"));
-                }
-                if let (Some(rank_number), Some(world_number)) = found
-                    && rank_number >= world_number
-                {
-                    wrong.push(format!("{rank}={rank_number} is not below {world}={world_number}"));
-                }
-                return found;
-            }
+        let Some(Launcher { rank, world, .. }) = self.launcher() else { return (None, None) };
+        let world = world.iter().find(|world| self.has(world)).unwrap_or(&world[0]);
+        let found = (self.number(rank, wrong), self.number(world, wrong));
+        for name in [rank, world].into_iter().filter(|name| !self.has(name)) {
+            let other = if name == rank { world } else { rank };
+            wrong.push(format!("{name} is missing, though {other} is set"));
         }
-        (None, None)
+        if let (Some(rank_number), Some(world_number)) = found
+            && rank_number >= world_number
+        {
+            wrong.push(format!("{rank}={rank_number} is not below {world}={world_number}"));
+        }
+        found
+    }
+
+    /// The first launcher that says a rank or a world.
+    fn launcher(&self) -> Option<&'static Launcher> {
+        LAUNCHERS.iter().find(|launcher| launcher.names().any(|name| self.has(name)))
     }
 
     fn place(&self, wrong: &mut Vec<String>) -> Option<Place> {
@@ -168,7 +167,7 @@ impl Variables {
             (Some(host), Some(port)) => {
                 Some(Place::Tcp { host, port: self.beside_torchruns(port) })
             }
-            (Some(_), None) if !self.0.contains_key("MASTER_PORT") => {
+            (Some(_), None) if !self.has("MASTER_PORT") => {
                 wrong.push("MASTER_PORT is missing, though MASTER_ADDR is set".to_owned());
                 None
             }
@@ -186,14 +185,6 @@ impl Variables {
             Some("True") if port > 0 => port.checked_add(1).unwrap_or(port - 1),
             _ => port,
         }
-    }
-
-    /// Slurm gives each job a number and a list of nodes; the same port follows on every node.
-    fn slurms_place(&self) -> Option<Place> {
-        let nodes = self.text("SLURM_STEP_NODELIST").or_else(|| self.text("SLURM_JOB_NODELIST"))?;
-        let job: u64 = self.0.get("SLURM_JOB_ID")?.parse().ok()?;
-        let host = first_host(&nodes)?;
-        Some(Place::Tcp { host, port: SLURM_PORTS.start + (job % 10_000) as u16 })
     }
 
     fn wishes(&self, wrong: &mut Vec<String>) -> Wishes {
@@ -214,6 +205,10 @@ impl Variables {
         level.ok()
     }
 
+    fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
     fn text(&self, name: &str) -> Option<String> {
         self.0.get(name).cloned()
     }
@@ -229,15 +224,11 @@ impl Variables {
         }
     }
 
-    fn duration(&self, name: &str, wrong: &mut Vec<String>) -> Option<std::time::Duration> {
+    fn duration(&self, name: &str, wrong: &mut Vec<String>) -> Option<Duration> {
         self.checked(name, positive, wrong)
     }
 
-    fn duration_or_off(
-        &self,
-        name: &str,
-        wrong: &mut Vec<String>,
-    ) -> Option<Option<std::time::Duration>> {
+    fn duration_or_off(&self, name: &str, wrong: &mut Vec<String>) -> Option<Option<Duration>> {
         self.checked(name, positive_or_off, wrong)
     }
 
@@ -259,7 +250,7 @@ impl Variables {
 }
 
 /// A length of time that is not nothing, or `off`.
-fn positive_or_off(text: &str) -> Result<Option<std::time::Duration>, String> {
+fn positive_or_off(text: &str) -> Result<Option<Duration>, String> {
     match text {
         "off" => Ok(None),
         _ => positive(text).map(Some).map_err(|reason| format!("{reason}, or off")),
@@ -290,7 +281,7 @@ pub fn check_variable(name: &str, value: &str) -> Result<(), String> {
 /// A length of time that is not nothing.
 fn positive(text: &str) -> Result<std::time::Duration, String> {
     match crate::duration::parse(text)? {
-        std::time::Duration::ZERO => Err("give a time above 0".to_owned()),
+        Duration::ZERO => Err("give a time above 0".to_owned()),
         time => Ok(time),
     }
 }
@@ -299,22 +290,19 @@ fn positive(text: &str) -> Result<std::time::Duration, String> {
 struct Launcher {
     rank: &'static str,
     world: &'static [&'static str],
+    /// Whether what it starts may be a program of MPI.
+    starts_mpi: bool,
 }
 
-/// The first host of a Slurm list such as `node[03-07,12],login1`.
-fn first_host(list: &str) -> Option<String> {
-    let end = list.find([',', '[']).unwrap_or(list.len());
-    let (name, rest) = list.split_at(end);
-    let host = match rest.strip_prefix('[') {
-        Some(ranges) => {
-            let number = ranges.split(['-', ',', ']']).next()?;
-            let (_, tail) = ranges.split_once(']')?;
-            let tail = tail.split(',').next()?;
-            format!("{name}{number}{tail}")
-        }
-        None => name.to_owned(),
-    };
-    (!host.is_empty()).then_some(host)
+impl Launcher {
+    fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.world.iter().copied().chain([self.rank])
+    }
+}
+
+/// The variables that matter and are not consort's own.
+fn known() -> impl Iterator<Item = &'static str> {
+    LAUNCHERS.iter().flat_map(Launcher::names).chain(PLACES).chain(slurm::VARIABLES)
 }
 
 const OURS: &str = "CONSORT_";
@@ -347,31 +335,20 @@ pub const VARIABLES: [&str; 23] = [
     "CONSORT_NCCL_LIBRARY",
     "CONSORT_LOG",
 ];
-const LAUNCHERS: [Launcher; 4] = [
-    Launcher { rank: "RANK", world: &["WORLD_SIZE"] },
-    Launcher { rank: "SLURM_PROCID", world: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"] },
-    Launcher { rank: "OMPI_COMM_WORLD_RANK", world: &["OMPI_COMM_WORLD_SIZE"] },
-    Launcher { rank: "PMI_RANK", world: &["PMI_SIZE"] },
+/// The innermost first: in a Slurm job everything has Slurm's variables, those of the batch script at least,
+/// also what an `mpiexec` starts there.
+static LAUNCHERS: [Launcher; 4] = [
+    Launcher { rank: "RANK", world: &["WORLD_SIZE"], starts_mpi: false },
+    Launcher { rank: "OMPI_COMM_WORLD_RANK", world: &["OMPI_COMM_WORLD_SIZE"], starts_mpi: true },
+    Launcher { rank: "PMI_RANK", world: &["PMI_SIZE"], starts_mpi: true },
+    Launcher {
+        rank: "SLURM_PROCID",
+        world: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
+        starts_mpi: true,
+    },
 ];
-const KNOWN: [&str; 15] = [
-    "RANK",
-    "WORLD_SIZE",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "TORCHELASTIC_USE_AGENT_STORE",
-    "SLURM_PROCID",
-    "SLURM_STEP_NUM_TASKS",
-    "SLURM_NTASKS",
-    "SLURM_STEP_NODELIST",
-    "SLURM_JOB_NODELIST",
-    "SLURM_JOB_ID",
-    "OMPI_COMM_WORLD_RANK",
-    "OMPI_COMM_WORLD_SIZE",
-    "PMI_RANK",
-    "PMI_SIZE",
-];
-/// Below the range that systems give to outgoing connections.
-const SLURM_PORTS: std::ops::Range<u16> = 20_000..30_000;
+/// Where to meet.
+const PLACES: [&str; 3] = ["MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_USE_AGENT_STORE"];
 
 #[cfg(test)]
 mod tests;

@@ -20,8 +20,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// It is not known who this process is or where to meet.
-    #[error("cannot tell who this process is and where to meet\n{0}")]
+    /// It is not known who this process is or where to meet, or what is said cannot be right.
+    #[error("{0}")]
     Environment(String),
 
     /// Ranks were started or built differently.

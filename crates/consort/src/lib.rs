@@ -73,6 +73,7 @@ mod notice;
 mod options;
 mod owned;
 mod p2p;
+mod places;
 mod recorder;
 mod scope;
 #[cfg(test)]
@@ -125,16 +126,18 @@ pub use work::{Begun, Completion, Failed, Work};
 /// |---|---|---|
 /// | `consort run` | `RANK`, `WORLD_SIZE` | `CONSORT_RDZV` |
 /// | `torchrun` | `RANK`, `WORLD_SIZE` | `MASTER_ADDR`, `MASTER_PORT` (the port after it if torchrun's own store is there) |
-/// | Slurm | `SLURM_PROCID`, `SLURM_NTASKS` | MPI, or the job's first node, a port made from `SLURM_JOB_ID` |
 /// | Open MPI | `OMPI_COMM_WORLD_RANK`, `OMPI_COMM_WORLD_SIZE` | MPI, or `MASTER_ADDR`, `MASTER_PORT` |
 /// | MPICH, Intel MPI | `PMI_RANK`, `PMI_SIZE` | MPI, or `MASTER_ADDR`, `MASTER_PORT` |
+/// | Slurm | `SLURM_PROCID`, `SLURM_NTASKS` | MPI, or the job's first node, a port made from `SLURM_JOB_ID` |
 ///
 /// `CONSORT_RDZV` and `MASTER_ADDR` are taken from whoever sets them, and every value can be said
 /// in the program instead, with a [`Builder`]. Launchers other than `consort run` do not make a
 /// secret: name a file that has one in `CONSORT_SECRET_FILE`.
 ///
 /// A program that `mpiexec` or `srun` has started needs none of this, if its MPI can be loaded: where neither a
-/// place nor a secret is said, rank 0 opens a place, makes a secret, and tells the others of both by MPI.
+/// place nor a secret is said, rank 0 opens a place, makes a secret, and tells the others of both by MPI. On several
+/// hosts MPI carries their data as well, unless `CONSORT_TRANSPORT`, `CONSORT_ALGORITHM`, `CONSORT_STREAMS`,
+/// `CONSORT_ENCRYPT` or `CONSORT_INTEGRITY` says what their own ways are to be like ([`Engine::Auto`]).
 ///
 /// | variable | meaning | default |
 /// |---|---|---|
@@ -146,8 +149,8 @@ pub use work::{Begun, Completion, Failed, Work};
 /// | `CONSORT_LIVENESS` | how long a host may be silent | `10s` |
 /// | `CONSORT_WARN_AFTER` | how long to wait before a [warning](Builder::warn_after) that names the ranks waited for; `off`: never | `30s` |
 /// | `CONSORT_INTERFACE` | the name or address of the network interface to use | the one that leads to the store |
-/// | `CONSORT_BACKEND` | who carries out calls: `auto`, `host`, `mpi`, `nccl` or `fake` ([`Engine`]) | `auto` |
-/// | `CONSORT_MPI_LIBRARY` | the library of MPI's standard binary interface | `libmpi_abi.so`, where the system looks and in the active virtual environment |
+/// | `CONSORT_BACKEND` | who carries out calls: `auto`, `host`, `mpi`, `nccl` or, to try a program without results, `fake` ([`Engine`]) | `auto` |
+/// | `CONSORT_MPI_LIBRARY` | the library of MPI's standard binary interface | `libmpi_abi.so`, where the system looks, beside MPI's launcher and in Python environments |
 /// | `CONSORT_TRANSPORT` | what data travels over: `auto`, `shm` or `tcp` ([`Transport`]) | `auto` |
 /// | `CONSORT_ENCRYPT` | whether data is encrypted between hosts: `on` or `off` | `off` |
 /// | `CONSORT_INTEGRITY` | whether data has a checksum between hosts: `on` or `off` | `off` |

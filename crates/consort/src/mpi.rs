@@ -33,12 +33,14 @@ mod library;
 mod meeting;
 mod memory;
 mod numbering;
+mod parting;
 mod table;
 
-pub(crate) use self::communicator::{Communicator, Making};
+pub(crate) use self::communicator::{Communicator, Making, Unmade};
 pub(crate) use self::ending::{Hold, expect, spoil};
 pub(crate) use self::library::{LIBRARY, Mpi};
 pub(crate) use self::meeting::{Introduced, introduce};
 pub(crate) use self::memory::Memory;
 pub(crate) use self::numbering::Numbering;
+pub(crate) use self::parting::Parting;
 pub(crate) use self::table::{Arithmetic, Class, MpiError, Parts, Pending, Task};

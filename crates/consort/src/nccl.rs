@@ -59,6 +59,7 @@ pub use change::{MemoryStat, Shrink};
 pub use code::Code;
 pub use comm::Comm;
 pub use config::{Config, CtaPolicy};
+pub(crate) use error::{CORRECT, INSTALL};
 pub use error::{Error, Failure, Result};
 pub use feature::Feature;
 pub use group::{group, simulate};

@@ -131,7 +131,8 @@ impl Neighbourhood {
             let offer = Offer { rank: me, descriptor, second, token: &found.token };
             let latest = round.until.instant().unwrap_or_else(|| Instant::now() + LONG);
             let mut processes = BTreeMap::new();
-            for peer in door.exchange(offer, &found.doors, latest)? {
+            let look_round = || round.hear_who_gave_up();
+            for peer in door.exchange_unless(offer, &found.doors, latest, look_round)? {
                 let arena = Arena::open(AGREEMENT, peer.descriptor)?;
                 let life = Some(Arc::new(peer.life));
                 neighbours.insert(peer.rank, Neighbour::new(peer.rank, arena, life));

@@ -65,6 +65,13 @@ fn what_is_missing_is_told_beside_what_was_found() {
     assert!(said.contains("found: MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 RANK=1"), "{said}");
 }
 
+#[test]
+fn a_wrong_value_is_told_without_advice_that_does_not_help() {
+    let [said] = run(["RANK=0 WORLD_SIZE=1 CONSORT_BACKEND=bogus".to_owned()]);
+    assert!(said.contains("CONSORT_BACKEND=bogus: "), "{said}");
+    assert!(!said.contains("consort run"), "{said}");
+}
+
 /// The processes of all tests here begin in this one.
 #[test]
 fn a_process_without_a_launcher_is_told_what_to_do() {

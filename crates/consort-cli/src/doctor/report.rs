@@ -72,11 +72,16 @@ fn line(out: &mut impl Write, area: &str, finding: &Finding, style: Style) -> io
     Ok(())
 }
 
-/// Breaks text at spaces so that no line is longer than `room`, but for words that are.
+/// The lines of a text, [broken](wrap_line) where there is not room for all of one.
 fn wrap(text: &str, room: Option<usize>) -> Vec<String> {
-    let Some(room) = room else {
-        return vec![text.to_owned()];
-    };
+    match room {
+        Some(room) => text.lines().flat_map(|line| wrap_line(line, room)).collect(),
+        None => text.lines().map(str::to_owned).collect(),
+    }
+}
+
+/// Breaks a line at spaces so that none is longer than `room`, but for words that are.
+fn wrap_line(text: &str, room: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut column = 0;
     for word in text.split(' ') {
@@ -153,6 +158,8 @@ memory    bad     none left
         let text = wrap("one two three", Some(7));
         assert_eq!(text, ["one two", "three"]);
         assert_eq!(wrap("a-very-long-word b", Some(4)), ["a-very-long-word", "b"]);
+        assert_eq!(wrap("one two\nthree", Some(20)), ["one two", "three"]);
+        assert_eq!(wrap("one two\nthree", None), ["one two", "three"]);
     }
 
     #[test]

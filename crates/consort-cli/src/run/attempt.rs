@@ -84,7 +84,7 @@ pub(crate) fn run_attempt(
         (Verdict::AllDone, Ok(())) => Ok(AttemptOutcome::AllDone),
         (Verdict::Failed(local_rank, exit), _) => {
             let mut failure = failure(job, place, &output, end.began, local_rank, exit);
-            failure.others = others(place, &end, local_rank);
+            failure.others = others(job, place, &end, (local_rank, exit));
             Ok(AttemptOutcome::Failed(Box::new(failure)))
         }
         (Verdict::Signalled(signal), _) => Ok(AttemptOutcome::Interrupted(signal)),
@@ -252,13 +252,16 @@ fn failure(
     }
 }
 
-fn others(place: &Placement, end: &CrewEnd, first: u32) -> Others {
+/// What became of all but the first that was too many.
+fn others(job: &Job, place: &Placement, end: &CrewEnd, (first, its): (u32, Exit)) -> Others {
     let mut others = Others::default();
+    let was_tolerated = |exit: &Exit| job.settings.tolerate > 0 && exit.at < its.at;
     for (local_rank, exit) in (0..).zip(&end.exits).filter(|(local_rank, _)| *local_rank != first) {
         let rank = place.rank(local_rank);
         match exit {
             Some(exit) if exit.at >= end.ending_since => others.ended.push(rank),
             Some(exit) if exit.status.is_success() => others.finished.push(rank),
+            Some(exit) if was_tolerated(exit) => others.tolerated.push((rank, exit.status)),
             Some(exit) => others.failed.push((rank, exit.status)),
             None => others.ended.push(rank),
         }

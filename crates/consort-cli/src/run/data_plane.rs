@@ -8,7 +8,8 @@ use consort::{Engine, Transport, check_variable};
 pub(crate) struct DataPlane {
     /// Who carries out the ranks' calls: auto or host (they themselves), mpi (an MPICH or one of its
     /// relatives, which this program serves as their mpiexec does), nccl (those on memory of devices, of
-    /// which each has one) or fake (nobody). Their CONSORT_BACKEND.
+    /// which each has one) or fake (nobody, and results are not computed: to try a program as one of many
+    /// ranks, see Group::fake). Their CONSORT_BACKEND.
     #[arg(long, value_name = "auto|host|mpi|nccl|fake")]
     backend: Option<Engine>,
 
@@ -62,10 +63,10 @@ impl DataPlane {
         all.into_iter().filter_map(|(name, value)| Some((name, value?)))
     }
 
-    /// Whether ranks are to use MPI, given what their variable for that is without an option.
-    pub(crate) fn wants_mpi(&self, inherited: Option<&str>) -> bool {
+    /// Who is to carry out calls, given what their variable for that is without an option.
+    pub(crate) fn engine(&self, inherited: Option<&str>) -> Engine {
         let inherited = || inherited.and_then(|name| name.parse().ok());
-        self.backend.or_else(inherited) == Some(Engine::Mpi)
+        self.backend.or_else(inherited).unwrap_or_default()
     }
 
     /// Whether a rank's variable of this name is one of them.
@@ -83,3 +84,5 @@ fn value_of(
 
 /// The variable that says who carries out calls.
 pub(crate) const BACKEND: &str = "CONSORT_BACKEND";
+/// What it means that it is `fake`.
+pub(crate) const FAKE: &str = "nobody carries out calls, and results are not computed";

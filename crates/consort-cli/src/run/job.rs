@@ -3,9 +3,10 @@
 use std::env;
 use std::path::Path;
 
+use consort::Engine;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::data_plane::BACKEND;
+use super::data_plane::{BACKEND, FAKE};
 use super::environment::Surroundings;
 use super::error::RunError;
 use super::guard::Guard;
@@ -45,10 +46,14 @@ impl Job {
         let files_before = raise_limit_of_files();
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let inherited = env::var(BACKEND).ok();
-        let is_for_mpi = settings.data_plane.wants_mpi(inherited.as_deref());
+        let engine = settings.data_plane.engine(inherited.as_deref());
+        let is_for_mpi = engine == Engine::Mpi;
         let most = files::most_ranks_of_launcher(limit, is_for_mpi);
         if u64::from(settings.local_world) > most {
             return Err(RunError::TooManyRanks { ranks: settings.local_world, most });
+        }
+        if engine == Engine::Fake {
+            notice(format_args!("the backend is fake: {FAKE}"));
         }
         let (records, tally) = (Records::default(), Tally::default());
         tally.note(|facts| facts.host.clone_from(&host));

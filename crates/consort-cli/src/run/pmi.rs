@@ -9,13 +9,18 @@ mod hall;
 mod tests;
 mod words;
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::fs;
 use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
+use std::time::Duration;
 
 use consort_store::Store;
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -35,6 +40,16 @@ pub(crate) struct Pmi {
     node: u32,
     epoch: u64,
     events: Sender<Event>,
+    /// With each local rank.
+    talks: RefCell<BTreeMap<u32, Talk>>,
+}
+
+/// A conversation with a rank, as seen by who does not take part in it.
+#[derive(Debug)]
+struct Talk {
+    socket: Arc<UnixStream>,
+    /// Disconnected when it is over.
+    is_over: Receiver<Infallible>,
 }
 
 /// A rank's end of the conversation. To be held until its process has begun, and no longer.
@@ -51,7 +66,7 @@ impl Pmi {
     pub(crate) fn new(place: &Placement, store: &Arc<dyn Store>, events: Sender<Event>) -> Self {
         let hall = Arc::new(Hall::new(place, store));
         let Placement { first_rank, node, epoch, .. } = *place;
-        Self { hall, first_rank, node, epoch, events }
+        Self { hall, first_rank, node, epoch, events, talks: RefCell::default() }
     }
 
     /// A seat for a rank, which the next process that is started inherits.
@@ -63,31 +78,27 @@ impl Pmi {
         fcntl_setfd(&socket, FdFlags::empty())?;
         let (hall, rank) = (self.hall.clone(), self.first_rank + local_rank);
         let (epoch, events) = (self.epoch, self.events.clone());
-        let listener = Listener { hall, local_rank, epoch, events };
+        let listener = Listener { hall, local_rank, rank, epoch, events };
+        let (ours, (over, is_over)) = (Arc::new(ours), mpsc::channel());
+        let talk = Talk { socket: ours.clone(), is_over };
         let serve = move || {
-            match listener.serve(ours) {
-            Ok(()) | Err(Unserved::Over(Over::Closed)) => {}
-            Err(Unserved::Over(Over::Missing(missing))) => listener.hall.said_missing.call_once(|| {
-                notice(format_args!(
-                    "rank {rank} waits in MPI for rank {missing}, which has ended without MPI_Finalize"
-                ));
-            }),
-            Err(Unserved::Over(Over::Store(error))) => {
-                tracing::warn!(rank, %error, "the store does not answer what it asks for MPI");
-            }
-            Err(Unserved::Senseless(said)) => {
-                tracing::warn!(rank, said, "what it says to MPI's launcher cannot be answered");
-            }
-        }
+            listener.converse(&ours);
+            drop(over);
         };
         thread::Builder::new().name(format!("pmi {rank}")).spawn(serve)?;
+        self.talks.borrow_mut().insert(local_rank, talk);
         Ok(Seat { socket, rank, world: self.hall.world })
     }
 
     /// Takes note of the end of a local rank, and says how it counts. One that left an MPI which it `could_finalize`
     /// has failed: others wait for it there, for ever.
     pub(crate) fn ended(&self, local_rank: u32, status: Status, could_finalize: bool) -> Status {
-        let standing = self.hall.leave(local_rank, self.first_rank + local_rank);
+        let rank = self.first_rank + local_rank;
+        self.hall.miss(rank);
+        if let Some(talk) = self.talks.borrow_mut().remove(&local_rank) {
+            talk.hear_out();
+        }
+        let standing = self.hall.leave(local_rank, rank);
         end_forlorn(&self.hall, self.epoch, &self.events);
         match standing {
             Standing::Aborted(code) => Status::Aborted(code),
@@ -103,6 +114,16 @@ impl Drop for Pmi {
         self.hall.close();
         // All ranks have ended; those that did not come to MPI's end have left its memory behind.
         let _ = fs::remove_file(memory_of(&self.hall.name, self.node));
+    }
+}
+
+impl Talk {
+    /// Waits until all is heard that a rank has said which has ended: its end may be known before its last words are
+    /// read. A child of its that has the socket, too, says nothing more.
+    fn hear_out(self) {
+        // What has come can still be read.
+        let _ = self.socket.shutdown(Shutdown::Both);
+        let _ = self.is_over.recv_timeout(LAST_WORDS);
     }
 }
 
@@ -124,6 +145,7 @@ impl Seat {
 struct Listener {
     hall: Arc<Hall>,
     local_rank: u32,
+    rank: u32,
     epoch: u64,
     events: Sender<Event>,
 }
@@ -136,14 +158,26 @@ enum Unserved {
 }
 
 impl Listener {
-    /// Answers the rank until it has nothing more to say.
-    fn serve(&self, mut socket: UnixStream) -> Result<(), Unserved> {
+    /// Answers the rank until it has nothing more to say. Who waits for it hears that it says nothing more, even if it
+    /// lives on.
+    fn converse(&self, socket: &UnixStream) {
+        let unserved = self.serve(socket).err();
+        let _ = socket.shutdown(Shutdown::Both);
+        self.hall.miss(self.rank);
+        if let Some(why) = unserved {
+            self.tell(why);
+        }
+    }
+
+    fn serve(&self, mut socket: &UnixStream) -> Result<(), Unserved> {
         let (mut reader, mut bytes) = (Reader::default(), [0; 4096]);
         loop {
             while let Some(ask) = reader.take().map_err(|it| Unserved::Senseless(it.0))? {
-                let answer = self.answer(&ask).map_err(Unserved::Over)?;
-                let is_gone = answer.is_some_and(|line| socket.write_all(line.as_bytes()).is_err());
-                if is_gone || ask == Ask::Finalize {
+                if let Some(line) = self.answer(&ask).map_err(Unserved::Over)? {
+                    // One that has ended does not hear it, and may have said more.
+                    let _ = socket.write_all(line.as_bytes());
+                }
+                if ask == Ask::Finalize {
                     return Ok(());
                 }
             }
@@ -153,6 +187,26 @@ impl Listener {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // It was killed.
                 Err(_) => return Ok(()),
+            }
+        }
+    }
+
+    /// Says why the rank is not answered any more, if that is not by itself.
+    fn tell(&self, why: Unserved) {
+        let rank = self.rank;
+        match why {
+            Unserved::Over(Over::Closed) => {}
+            // It has ended in the barrier.
+            Unserved::Over(Over::Missing(missing)) if missing == rank => {}
+            Unserved::Over(Over::Missing(missing)) => self.hall.said_missing.call_once(|| {
+                let what = "which has ended, or says nothing more to its launcher";
+                notice(format_args!("rank {rank} waits in MPI for rank {missing}, {what}"));
+            }),
+            Unserved::Over(Over::Store(error)) => {
+                tracing::warn!(rank, %error, "the store does not answer what it asks for MPI");
+            }
+            Unserved::Senseless(said) => {
+                tracing::warn!(rank, said, "what it says to MPI's launcher cannot be answered");
             }
         }
     }
@@ -216,6 +270,9 @@ fn memory_of(name: &str, node: u32) -> String {
         .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     format!("/dev/shm/mpich_shm_{hash:x}_{node}")
 }
+
+/// How long what a rank has said last may take to be heard.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Variables of another launcher of MPI, outside this one, that are not for our ranks.
 pub(crate) const OUTER: [&str; 9] = [

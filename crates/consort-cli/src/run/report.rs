@@ -38,6 +38,8 @@ pub(crate) struct Failure {
 /// The ranks beside the one that failed first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Others {
+    /// They had failed before, which was tolerated.
+    pub(crate) tolerated: Vec<(u32, Status)>,
     /// They failed too, before they were ended.
     pub(crate) failed: Vec<(u32, Status)>,
     /// They were ended because of the failure, which is no failure of theirs.
@@ -109,14 +111,8 @@ impl fmt::Display for Report<'_> {
 
 impl fmt::Display for Others {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (rank, status) in self.failed.iter().take(OTHERS_SHOWN) {
-            writeln!(f, "  rank {rank} failed after it: {status}")?;
-        }
-        let hidden: Vec<u32> =
-            self.failed.iter().skip(OTHERS_SHOWN).map(|(rank, _)| *rank).collect();
-        if !hidden.is_empty() {
-            writeln!(f, "  {} failed after it, too", Ranks(&hidden))?;
-        }
+        tell(f, &self.tolerated, "had failed before it, which was tolerated")?;
+        tell(f, &self.failed, "failed after it")?;
         if !self.ended.is_empty() {
             let ended = Ranks(&self.ended);
             writeln!(f, "  {ended} {} ended because of it", ended.were())?;
@@ -126,6 +122,19 @@ impl fmt::Display for Others {
         }
         Ok(())
     }
+}
+
+/// Says how ranks failed, of many only of the first.
+fn tell(f: &mut fmt::Formatter<'_>, failed: &[(u32, Status)], when: &str) -> fmt::Result {
+    let (shown, hidden) = failed.split_at(failed.len().min(OTHERS_SHOWN));
+    for (rank, status) in shown {
+        writeln!(f, "  rank {rank} {when}: {status}")?;
+    }
+    let hidden: Vec<u32> = hidden.iter().map(|(rank, _)| *rank).collect();
+    if hidden.is_empty() {
+        return Ok(());
+    }
+    writeln!(f, "  {} {when}, too", Ranks(&hidden))
 }
 
 const REASON_LINES: usize = 20;
@@ -146,6 +155,7 @@ mod tests {
             reason: None,
             tail: vec!["epoch 3".to_owned(), "loss nan".to_owned()],
             others: Others {
+                tolerated: vec![(2, Status::Exited(9))],
                 failed: vec![(6, Status::Exited(1))],
                 ended: vec![4, 7],
                 finished: vec![],
@@ -161,6 +171,7 @@ rank 5 failed: killed by SIGSEGV (segmentation fault)
   its last 2 lines:
   │ epoch 3
   │ loss nan
+  rank 2 had failed before it, which was tolerated: exit code 9
   rank 6 failed after it: exit code 1
   ranks 4 and 7 were ended because of it
 ";

@@ -136,32 +136,39 @@ impl Watch {
     /// Tells the user what has changed.
     fn say(&mut self, role: Role, address: SocketAddr) {
         let before = self.said.replace((role.clone(), address)).map(|(role, _)| role);
-        if before.as_ref() == Some(&role) {
-            return;
+        if let Some(news) = news(before.as_ref(), &role, address) {
+            notice(news);
         }
-        match (before, role) {
-            // It may have a standby itself by now.
-            (Some(Role::Follows { .. }), Role::Serves { .. }) => notice(format_args!(
-                "the host that held the meeting is lost: its standby on this host goes on, at \
-                 tcp://{address}"
-            )),
-            (_, Role::Serves { standby: Some(standby) }) => {
-                tracing::info!("the store has a standby at {standby}");
-            }
-            (Some(Role::Serves { standby: Some(standby) }), Role::Serves { standby: None }) => {
-                notice(format_args!(
-                    "the store's standby at {standby} has ended: the store is on this host alone \
-                     until another host takes its place"
-                ));
-            }
-            (_, Role::Follows { ready: true }) => {
-                notice(format_args!("this host holds a standby of the store, at {address}"));
-            }
-            (_, Role::Aside { reason }) => {
-                notice(format_args!("the store on this host does not serve any more: {reason}"));
-            }
-            _ => {}
+    }
+}
+
+/// What the user hears of a store on this host that does something else than when somebody looked last. Much may have
+/// happened since: a standby may have ended, and another have come.
+fn news(before: Option<&Role>, now: &Role, address: SocketAddr) -> Option<String> {
+    match (before, now) {
+        (Some(before), now) if before == now => None,
+        (Some(Role::Follows { .. }), Role::Serves { .. }) => Some(format!(
+            "the host that held the meeting is lost: its standby on this host goes on, at \
+             tcp://{address}"
+        )),
+        (Some(Role::Serves { standby: Some(ended) }), Role::Serves { standby }) => {
+            Some(match standby {
+                Some(next) => {
+                    format!("the store's standby at {ended} has ended: now it is at {next}")
+                }
+                None => format!(
+                    "the store's standby at {ended} has ended: the store is on this host alone until \
+                 another host takes its place"
+                ),
+            })
         }
+        (_, Role::Follows { ready: true }) => {
+            Some(format!("this host holds a standby of the store, at {address}"))
+        }
+        (_, Role::Aside { reason }) => {
+            Some(format!("the store on this host does not serve any more: {reason}"))
+        }
+        _ => None,
     }
 }
 
@@ -171,3 +178,42 @@ fn lock(copy: &Copy) -> MutexGuard<'_, Option<Server>> {
 
 /// How long a change may go unnoticed.
 const PAUSE: Duration = Duration::from_millis(250);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is heard of a store that was looked at in each of these states.
+    fn heard(states: &[Role]) -> Vec<String> {
+        let befores = [None].into_iter().chain(states.iter().map(Some));
+        befores.zip(states).filter_map(|(before, now)| news(before, now, at(1))).collect()
+    }
+
+    fn at(port: u16) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, 1], port))
+    }
+
+    fn served(standby: Option<u16>) -> Role {
+        Role::Serves { standby: standby.map(at) }
+    }
+
+    #[test]
+    fn a_standby_that_has_ended_is_told_of_though_another_has_come_already() {
+        let ended = "the store's standby at 192.0.2.1:2 has ended: ";
+        let alone = heard(&[served(None), served(Some(2)), served(None), served(Some(3))]);
+        assert!(matches!(&alone[..], [one] if one.starts_with(ended) && one.contains("alone")));
+        let replaced = heard(&[served(Some(2)), served(Some(2)), served(Some(3))]);
+        assert_eq!(replaced, [format!("{ended}now it is at 192.0.2.1:3")]);
+    }
+
+    #[test]
+    fn a_standby_says_that_it_is_one_and_that_it_goes_on_once_each() {
+        let (begins, follows) = (Role::Follows { ready: false }, Role::Follows { ready: true });
+        for standby in [None, Some(2)] {
+            let states = [begins.clone(), follows.clone(), follows.clone(), served(standby)];
+            let heard = heard(&states);
+            assert!(matches!(&heard[..], [holds, goes_on] if holds.contains("holds a standby")
+                && goes_on.contains("goes on, at tcp://192.0.2.1:1")));
+        }
+    }
+}

@@ -138,7 +138,7 @@ impl Venue {
         let endpoint = place.endpoint().expect("a server has an endpoint");
         let name = format!("launcher on {}", job.host);
         let dial = Dial::new(endpoint, &secret).named(name).bearing(silence(&job.settings));
-        let store = match connect(&dial, &job.settings, inbox)? {
+        let store = match connect(&dial, &place, &job.settings, inbox)? {
             Ok(store) => store.with_patience(PATIENCE),
             Err(signal) => return Ok(Arrival::Interrupted(signal)),
         };
@@ -195,6 +195,7 @@ fn silence(settings: &Settings) -> Duration {
 /// thread of its own, and signals are looked for meanwhile.
 fn connect(
     dial: &Dial,
+    place: &Place,
     settings: &Settings,
     inbox: &mut Inbox,
 ) -> Result<Result<TcpStore, i32>, RunError> {
@@ -212,7 +213,7 @@ fn connect(
             return Ok(Err(signal));
         }
         if steps == STEPS_UNTIL_WORD {
-            notice("waiting for the host that holds the meeting");
+            notice(format_args!("waiting for the host that holds the meeting, {place}"));
         }
     }
 }
@@ -220,8 +221,12 @@ fn connect(
 /// Takes the port if the place is on this host and nobody has it yet.
 fn listen(host: &str, port: u16, settings: &Settings) -> Result<Option<TcpListener>, RunError> {
     let named = host.parse::<IpAddr>().is_err() && host != "localhost";
-    // A name that cannot be looked up may be known later, to the host that holds the meeting.
-    for address in (host, port).to_socket_addrs().into_iter().flatten() {
+    let addresses = (host, port).to_socket_addrs().unwrap_or_else(|error| {
+        // It may be known later, as the host that holds the meeting is when that has started.
+        notice(format_args!("{host} cannot be looked up so far: {error}"));
+        Vec::new().into_iter()
+    });
+    for address in addresses {
         if named && address.ip().is_loopback() && settings.nodes.max.get() > 1 {
             return Err(RunError::Loopback { host: host.to_owned(), address: address.ip() });
         }

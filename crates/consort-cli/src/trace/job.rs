@@ -59,7 +59,7 @@ impl JobTrace {
 
     /// The last that is known: now, or when the last of the ranks wrote something.
     pub(crate) fn moment(&self) -> u64 {
-        if self.is_running() { self.read_at } else { self.last_word() }
+        if self.is_running() { self.read_at } else { self.last_word().unwrap_or(self.read_at) }
     }
 
     /// Whether a rank is alive that has not left.
@@ -67,8 +67,9 @@ impl JobTrace {
         self.ranks.iter().any(|rank| rank.is_alive && !rank.has_left)
     }
 
-    fn last_word(&self) -> u64 {
+    /// When the last call began or ended, if one ever did.
+    pub(crate) fn last_word(&self) -> Option<u64> {
         let calls = self.ranks.iter().flat_map(|rank| &rank.groups).flat_map(|group| &group.calls);
-        calls.map(|call| call.ended.unwrap_or(call.began)).max().unwrap_or(self.read_at)
+        calls.map(|call| call.ended.unwrap_or(call.began)).max()
     }
 }

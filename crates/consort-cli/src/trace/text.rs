@@ -30,7 +30,7 @@ pub(super) fn list(jobs: &[Listed]) -> String {
 /// What a job does, in a few lines.
 pub(super) fn write(job: &JobTrace) -> String {
     let moment = job.moment();
-    let mut text = headline(job, moment);
+    let mut text = headline(job);
     for rank in &job.ranks {
         let state = state(rank);
         let _ = writeln!(text, "rank {:<4} {state:<5}  {}", rank.rank, doing(rank, moment));
@@ -46,12 +46,12 @@ pub(super) fn write(job: &JobTrace) -> String {
     text
 }
 
-fn headline(job: &JobTrace, moment: u64) -> String {
+fn headline(job: &JobTrace) -> String {
     let RankTrace { job: name, epoch, world, .. } = &job.ranks[0];
     let alive = job.ranks.iter().filter(|rank| rank.is_alive).count();
     let mut text = format!("job {name}, round {epoch}: {world} ranks, {alive} alive here");
-    if !job.is_running() {
-        let _ = write!(text, "; last word {} ago", span(job.read_at.saturating_sub(moment)));
+    if let (false, Some(last)) = (job.is_running(), job.last_word()) {
+        let _ = write!(text, "; last word {} ago", span(job.read_at.saturating_sub(last)));
     }
     text.push_str("\n\n");
     text
@@ -174,6 +174,17 @@ mod tests {
 
         others waited for      last in    all together
           rank 1               1 calls        500.0 ms
+        ");
+    }
+
+    #[test]
+    fn a_job_that_has_ended_without_a_call_has_no_last_word() {
+        let mut job = job(&[&[]]);
+        job.ranks[0].is_alive = false;
+        insta::assert_snapshot!(write(&job), @r"
+        job job, round 0: 1 ranks, 0 alive here
+
+        rank 0    dead   has made no call yet
         ");
     }
 

@@ -17,6 +17,31 @@ fn scripts_for_clusters_can_be_read_by_a_shell() {
 }
 
 #[test]
+fn scripts_tell_srun_of_the_cores_that_it_does_not_take_from_sbatch() {
+    let with_cores: Vec<String> = blocks("bash")
+        .into_iter()
+        .filter(|script| script.contains("#SBATCH --cpus-per-task"))
+        .collect();
+    assert!(with_cores.len() >= 2, "{with_cores:?}");
+    for script in with_cores {
+        assert!(script.contains("srun --cpus-per-task=\"$SLURM_CPUS_PER_TASK\""), "{script}");
+    }
+}
+
+#[test]
+fn the_program_that_goes_from_laptop_to_cluster_is_the_example() {
+    let programs = blocks("rust");
+    let [program] = &programs[..] else { panic!("{programs:?}") };
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let example = path.join("../consort-train/examples/digits.rs");
+    let example = std::fs::read_to_string(example).unwrap();
+    let mut lines = example.lines();
+    for shown in program.lines().filter(|line| line.trim() != "// …") {
+        assert!(lines.any(|line| line == shown), "not in the example, or not there: {shown}");
+    }
+}
+
+#[test]
 fn the_manifest_for_kubernetes_is_a_service_and_a_job() {
     let manifests = blocks("yaml");
     let [manifest] = &manifests[..] else { panic!("{manifests:?}") };

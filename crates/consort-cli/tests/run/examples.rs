@@ -115,6 +115,8 @@ fn fully_sharded_training_hides_its_communication() {
 #[test]
 fn data_parallel_training_learns_by_mpi() {
     let Some(told) = run_by_mpi("digits", 2) else { return };
+    let by = "2 ranks, 2 on this host; tensors on Cpu; calls by mpi";
+    assert_eq!(told.lines().next(), Some(by), "{told}");
     let last = told.lines().last().unwrap_or_default();
     let percent: f64 = last.split(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("{told}"));
     assert!(last.ends_with("are read rightly") && percent > 90.0, "{told}");
@@ -130,7 +132,7 @@ fn a_transformer_in_parts_learns_by_mpi_what_a_whole_one_learns() {
 fn run_by_mpi(name: &str, ranks: u32) -> Option<String> {
     let mpi = Mpi::find().map_err(skip).ok()?;
     let program = example("consort-train", name);
-    let ended = mpi.command(ranks, &program).env("CONSORT_BACKEND", "mpi").output().unwrap();
+    let ended = mpi.command(ranks, [program]).env("CONSORT_BACKEND", "mpi").output().unwrap();
     assert!(ended.status.success(), "{ended:?}");
     Some(String::from_utf8(ended.stdout).unwrap())
 }

@@ -28,8 +28,9 @@ fn metrics_of_a_job_follow_what_its_ranks_do() {
     let launch = launch(&["-n", "2", "--metrics", "0"], &program);
     let address = address_of(&launch);
     assert!(address.ip().is_loopback(), "{address}");
-    let calls = |count| format!("consort_calls_total{{rank=\"1\",group=\"world\"}} {count}");
-    let text = await_lines(address, &[calls(1)]);
+    let calls =
+        |rank, count| format!("consort_calls_total{{rank=\"{rank}\",group=\"world\"}} {count}");
+    let text = await_lines(address, &[calls(0, 1), calls(1, 1)]);
     for line in [
         "consort_ranks 2",
         "consort_ranks_alive 2",
@@ -49,7 +50,7 @@ fn metrics_of_a_job_follow_what_its_ranks_do() {
     let (busy, reducing) = (of("consort_busy_seconds_total"), of("consort_reducing_seconds_total"));
     assert!(busy >= reducing && reducing > 0.0, "{busy} {reducing}");
     launch.touch("go");
-    await_lines(address, &[calls(5), waits_for(1)]);
+    await_lines(address, &[calls(1, 5), waits_for(1)]);
     launch.touch("end");
     assert_eq!(launch.finish_cleanly().code, 0);
 }

@@ -25,6 +25,15 @@ fn lines_of_several_ranks_do_not_mix() {
 }
 
 #[test]
+fn it_is_said_once_if_nothing_will_be_computed() {
+    for (backend, times) in [("fake", 1), ("host", 0)] {
+        let run = Launch::script(&["--backend", backend, "-n", "2"], "true").finish_cleanly();
+        let said = run.stderr.matches("nobody carries out calls").count();
+        assert_eq!((run.code, said), (0, times), "{run:?}");
+    }
+}
+
+#[test]
 fn each_stream_stays_itself() {
     let run = Launch::script(&["-n", "2"], "echo out; echo err >&2").finish_cleanly();
     assert_eq!(sorted_lines(&run.stdout), ["[0] out", "[1] out"]);

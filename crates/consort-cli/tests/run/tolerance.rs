@@ -23,6 +23,8 @@ fn one_failure_too_many_ends_the_job() {
     let run = Launch::script(&["-n", "3", "--tolerate", "1"], script).finish_cleanly();
     assert_eq!(run.code, 4, "{run:?}");
     assert!(run.stderr.contains("rank 2 failed: exit code 4"), "{run:?}");
+    let before = "rank 1 had failed before it, which was tolerated: exit code 4";
+    assert!(run.stderr.contains(before), "{run:?}");
 }
 
 #[test]

@@ -103,16 +103,30 @@ pub struct Shortage {
     pub asked: usize,
     /// How much there was.
     pub memory: Memory,
-    /// What the kernel said; `None` when it was not asked because there is too little.
+    /// What the kernel said; `None` when it was not asked because there is too little, or because it
+    /// cannot be known how much there is.
     pub refusal: Option<Errno>,
 }
 
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { asked, memory, refusal } = self;
-        write!(f, "no memory for {} to be shared: ", Bytes(*asked as u64))?;
-        if let Some(refusal) = refusal {
-            write!(f, "{refusal}; ")?;
+        let asked = Bytes(*asked as u64);
+        match (refusal, &memory.unread) {
+            (None, None) => write!(f, "no memory for {asked} to be shared: ")?,
+            (Some(refusal), None) => {
+                write!(f, "no memory for {asked} to be shared: {refusal}; ")?;
+            }
+            (Some(refusal), Some(_)) => {
+                return write!(f, "no memory for {asked} to be shared: {refusal}");
+            }
+            (None, Some(why)) => {
+                return write!(
+                    f,
+                    "cannot find out whether there is memory for {asked} to be shared: \
+                     /proc/meminfo: {why}"
+                );
+            }
         }
         write!(f, "{} can still be had (", Bytes(memory.usable()))?;
         if let Some(group) = memory.group {
@@ -171,5 +185,10 @@ mod tests {
         );
         let refused = Shortage { refusal: Some(Errno::NOSPC), ..shortage };
         assert!(refused.to_string().contains("No space left"), "{refused}");
+        let memory = Memory { unread: Some(Errno::MFILE), ..Memory::default() };
+        let blind = Shortage { asked: 2 << 30, memory, refusal: None };
+        assert!(blind.to_string().ends_with("/proc/meminfo: Too many open files (os error 24)"));
+        let refused = Shortage { refusal: Some(Errno::NOSPC), ..blind };
+        assert!(!refused.to_string().contains("0 bytes"), "{refused}");
     }
 }

@@ -63,6 +63,12 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
     Ok(interfaces)
 }
 
+/// Of addresses that lead out of this host the one that can be reached from farthest away: of several the first.
+pub fn farthest(interfaces: &[Interface]) -> Option<IpAddr> {
+    let out = interfaces.iter().filter(|interface| interface.up && !interface.loopback);
+    out.flat_map(|interface| &interface.addresses).copied().min_by_key(reach)
+}
+
 impl Interface {
     /// The first address of the wanted kind: IPv6, IPv4, or any.
     pub(super) fn address(&self, v6: Option<bool>) -> Option<IpAddr> {
@@ -137,6 +143,22 @@ mod tests {
         assert_eq!(eth0.address(None), Some("10.0.0.1".parse().unwrap()));
         assert_eq!(eth0.address(Some(true)), Some("fd00::2".parse().unwrap()));
         assert_eq!(interface(&["fe80::1"]).address(Some(false)), None);
+    }
+
+    #[test]
+    fn a_link_local_address_leads_out_only_if_no_interface_has_another() {
+        let link = interface(&["fe80::1"]);
+        let (near, far) = (interface(&["169.254.0.9", "10.0.0.1"]), interface(&["192.0.2.7"]));
+        let found = |all: &[&Interface]| {
+            let all: Vec<Interface> = all.iter().copied().cloned().collect();
+            farthest(&all).map(|address| address.to_string())
+        };
+        assert_eq!(found(&[&link, &near, &far]).unwrap(), "10.0.0.1");
+        assert_eq!(found(&[&link, &far, &near]).unwrap(), "192.0.2.7");
+        assert_eq!(found(&[&link]).unwrap(), "fe80::1");
+        let down = Interface { up: false, ..near.clone() };
+        let loopback = Interface { loopback: true, ..near };
+        assert_eq!(found(&[&down, &loopback]), None);
     }
 
     #[test]

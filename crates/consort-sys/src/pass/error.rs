@@ -26,6 +26,9 @@ pub enum PassError {
     /// The descriptor that is to be given is no file.
     #[error("the descriptor for the other ranks of this host cannot be read: {0}")]
     Offer(Errno),
+    /// A peer has handed over its descriptor, and this process can have no more.
+    #[error("cannot take the descriptor that rank {0} hands over: {error}", error = Errno::MFILE)]
+    Full(u32),
     /// Some did not come in time.
     #[error("{}", Missing(.ranks, .waited, .turned_away))]
     Missing {
@@ -73,7 +76,11 @@ impl PassError {
             Self::Ended { rank, .. } | Self::Closed { rank, .. } | Self::Refused { rank, .. } => {
                 Some(*rank)
             }
-            Self::Door { .. } | Self::Random | Self::ListedTwice(_) | Self::Offer(_) => None,
+            Self::Door { .. }
+            | Self::Random
+            | Self::ListedTwice(_)
+            | Self::Offer(_)
+            | Self::Full(_) => None,
         }
     }
 }
@@ -124,11 +131,11 @@ pub enum Refusal {
     /// It hung up in the middle, or the connection failed.
     #[error("it hung up ({0})")]
     HungUp(Errno),
+    /// What it handed over was lost on the way: this process can have no more descriptors.
+    #[error("there is no place for what it handed over")]
+    NoPlace,
     /// It handed over too few descriptors, or too many.
-    #[error(
-        "it handed over {found} descriptors instead of {expected}; is the limit on open files \
-         reached?"
-    )]
+    #[error("it handed over {found} descriptors instead of {expected}")]
     Descriptors {
         /// How many.
         found: usize,

@@ -66,13 +66,18 @@ impl<'a> Meeting<'a> {
         })
     }
 
-    pub(super) fn hold(mut self, until: Instant) -> Result<Vec<Peer>, PassError> {
+    pub(super) fn hold<E: From<PassError>>(
+        mut self,
+        until: Instant,
+        mut look_round: impl FnMut() -> Result<(), E>,
+    ) -> Result<Vec<Peer>, E> {
         let start = Instant::now();
+        let mut looked = start;
         loop {
             // Looked for first: what they have said before is heard below.
             let ended = self.ended();
             self.dial()?;
-            self.let_in();
+            self.let_in()?;
             self.go_on()?;
             self.let_go_of_the_silent();
             if self.missing.is_empty() {
@@ -80,13 +85,19 @@ impl<'a> Meeting<'a> {
             }
             if let Some((rank, process)) = ended.filter(|(rank, _)| self.missing.contains_key(rank))
             {
-                return Err(PassError::Ended { rank, process });
+                return Err(PassError::Ended { rank, process }.into());
+            }
+            if looked.elapsed() >= LOOK {
+                look_round()?;
+                looked = Instant::now();
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 let ranks = self.missing.into_keys().collect();
                 let turned_away = self.turned_away;
-                return Err(PassError::Missing { ranks, waited: start.elapsed(), turned_away });
+                return Err(
+                    PassError::Missing { ranks, waited: start.elapsed(), turned_away }.into()
+                );
             }
             self.sleep(left.min(TICK));
         }
@@ -121,20 +132,24 @@ impl<'a> Meeting<'a> {
         Ok(())
     }
 
-    fn let_in(&mut self) {
+    fn let_in(&mut self) -> Result<(), PassError> {
         // Not for ever: those who are in must come to speak.
         for _ in 0..STRANGERS {
             let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
             let socket = match accept_with(&self.door.listener, flags) {
                 Ok(socket) => socket,
                 Err(Errno::INTR | Errno::CONNABORTED) => continue,
-                Err(Errno::AGAIN) => return,
-                Err(error) => {
-                    // Most likely too many open files. It stays to be accepted, so the loop would
-                    // turn at full speed.
-                    self.note(format!("nobody can be let in: {error}"));
+                Err(Errno::AGAIN) => break,
+                Err(source) => {
+                    // Most likely too many open files. Strangers will be let go, but what ranks have
+                    // handed over stays.
+                    if !self.talks.iter().any(is_stranger) {
+                        return Err(PassError::Door { call: "accept", source });
+                    }
+                    self.note(format!("nobody can be let in: {source}"));
+                    // It stays to be accepted, so the loop would turn at full speed.
                     std::thread::sleep(TICK);
-                    return;
+                    break;
                 }
             };
             let Ok(who) = Credentials::of_peer(socket.as_fd()) else { continue };
@@ -146,6 +161,7 @@ impl<'a> Meeting<'a> {
             }
             self.make_room();
         }
+        Ok(())
     }
 
     /// When there are too many, the stranger that came first goes.
@@ -183,7 +199,10 @@ impl<'a> Meeting<'a> {
     fn part(&mut self, talk: &Talk, why: Refusal) -> Result<(), PassError> {
         let known = talk.dialled.or(talk.proven()).filter(|rank| self.missing.contains_key(rank));
         if let Some(rank) = known.filter(|_| !why.is_passing()) {
-            return Err(PassError::Refused { rank, why });
+            return Err(match why {
+                Refusal::NoPlace => PassError::Full(rank),
+                why => PassError::Refused { rank, why },
+            });
         }
         if let Some(absent) = talk.dialled.and_then(|rank| self.missing.get_mut(&rank)) {
             absent.dial_at = Some(Instant::now() + TICK);
@@ -261,6 +280,8 @@ fn admit(
 
 /// How long to wait before looking at what sends no event.
 const TICK: Duration = Duration::from_millis(20);
+/// How often to look round whether it makes sense to wait any longer.
+const LOOK: Duration = Duration::from_millis(100);
 /// How long someone who was let in may take to prove itself.
 pub(super) const SILENCE: Duration = Duration::from_secs(2);
 /// How many may be in beyond the ranks that are expected.

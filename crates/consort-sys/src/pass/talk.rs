@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags,
 };
 
@@ -33,6 +33,8 @@ pub(super) struct Talk {
     frame: [u8; LONGEST],
     filled: usize,
     descriptors: Vec<OwnedFd>,
+    /// Whether the system has kept back some of them.
+    cut: bool,
     given: bool,
 }
 
@@ -67,6 +69,7 @@ impl Talk {
             frame: [0; LONGEST],
             filled: 0,
             descriptors: Vec::new(),
+            cut: false,
             given: false,
         };
         if let Some(to) = dialled {
@@ -144,7 +147,10 @@ impl Talk {
             let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
             match rustix::net::recvmsg(&self.socket, &mut rest, &mut control, flags) {
                 Ok(heard) if heard.bytes == 0 => return Err(Refusal::HungUp(Errno::CONNRESET)),
-                Ok(heard) => self.filled += heard.bytes,
+                Ok(heard) => {
+                    self.filled += heard.bytes;
+                    self.cut |= heard.flags.contains(ReturnFlags::CTRUNC);
+                }
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => return Ok(None),
                 Err(error) => return Err(Refusal::HungUp(error)),
@@ -192,6 +198,9 @@ impl Talk {
 
     fn check(&self, gift: Gift, expected: usize) -> Result<(), Refusal> {
         let found = self.descriptors.len();
+        if found < expected && self.cut {
+            return Err(Refusal::NoPlace);
+        }
         let [descriptor, ..] = &self.descriptors[..] else {
             return Err(Refusal::Descriptors { found, expected });
         };

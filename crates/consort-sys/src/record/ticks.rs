@@ -1,9 +1,10 @@
 //! A clock that costs little to look at.
 
-use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::origin::PerProcess;
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +18,7 @@ pub(super) enum Ticks {
 impl Ticks {
     /// The cheapest that runs evenly on this machine.
     pub(super) fn best() -> Self {
-        let is_even = *IS_EVEN.get_or_init(counter::is_even);
+        let is_even = *IS_EVEN.here();
         if is_even { Self::Counter } else { Self::Clock }
     }
 
@@ -32,7 +33,7 @@ impl Ticks {
     /// How many nanoseconds one of them takes, as far as this process knows.
     pub(super) fn nanoseconds(self) -> f64 {
         match self {
-            Self::Counter => *RATE.get_or_init(measure),
+            Self::Counter => *RATE.here(),
             Self::Clock => 1.0,
         }
     }
@@ -96,9 +97,10 @@ pub(super) fn rate(first: Moment, last: Moment) -> Option<f64> {
     Some(time as f64 / ticks as f64)
 }
 
-static RATE: OnceLock<f64> = OnceLock::new();
+/// Measuring takes long enough for a thread to be at it while another forks.
+static RATE: PerProcess<f64> = PerProcess::new(measure);
 /// Asking takes long in a virtual machine.
-static IS_EVEN: OnceLock<bool> = OnceLock::new();
+static IS_EVEN: PerProcess<bool> = PerProcess::new(counter::is_even);
 const MEASURED: u64 = 1_000_000;
 const LOOKS: usize = 5;
 

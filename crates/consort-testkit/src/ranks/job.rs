@@ -123,19 +123,19 @@ impl<T> Job<T> {
     /// When it does not, or has ended.
     pub fn stop(&mut self, rank: u32) {
         self.process(rank).signal(Signal::STOP);
-        self.await_state(rank, "stand still", |state| state == 'T');
+        self.await_state(rank, "stand still", |state| state == STOPPED);
     }
 
     /// Lets a stopped rank continue (SIGCONT).
     ///
     /// # Panics
-    /// When it was not stopped, or does not continue.
+    /// When it was not stopped, or still is.
     pub fn cont(&mut self, rank: u32) {
-        if self.process(rank).state() != Some('T') {
+        if self.process(rank).state() != Some(STOPPED) {
             self.fail(&format!("rank {rank} is to continue but was not stopped"));
         }
         self.process(rank).signal(Signal::CONT);
-        self.await_state(rank, "continue", |state| state != 'T');
+        self.await_state(rank, "continue", |state| state != STOPPED);
     }
 
     /// The process id of a rank.
@@ -172,6 +172,10 @@ impl<T> Job<T> {
         let started = Instant::now();
         loop {
             if let Some(status) = self.process(rank).ended() {
+                // Who goes on may be done before anybody looks.
+                if is_right(ENDED) {
+                    return;
+                }
                 self.fail(&format!("rank {rank} was to {what} but has ended, {status}"));
             }
             if self.process(rank).state().is_some_and(&is_right) {
@@ -271,4 +275,7 @@ impl<T> Drop for Job<T> {
 }
 
 /// How long a stop or a continue may take to be seen.
+/// What the kernel calls processes that stand still, and those that have ended.
+const STOPPED: char = 'T';
+const ENDED: char = 'Z';
 const SIGNAL_LIMIT: Duration = Duration::from_secs(10);

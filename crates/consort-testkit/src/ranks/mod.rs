@@ -205,14 +205,27 @@ impl Ranks {
 
     fn command(&self, rank: u32, test: &str) -> Command {
         let executable = std::env::current_exe().expect("a running program has a path");
-        let mut command = match (&self.hosts, &self.mpi) {
-            (Some(hosts), _) => self.host_of(rank, hosts).command(executable),
-            (None, Some(mpi)) => mpi.command(self.world, executable),
+        let mut command = match (&self.mpi, &self.hosts) {
+            (Some(mpi), None) => mpi.command(self.world, [executable]),
+            (Some(mpi), Some(hosts)) => {
+                let door = self.door(hosts);
+                let words = ["sh", "-c", &door, "sh"].map(OsStr::new);
+                mpi.command(self.world, words.into_iter().chain([executable.as_os_str()]))
+            }
+            (None, Some(hosts)) => self.host_of(rank, hosts).command(executable),
             (None, None) => Command::new(executable),
         };
         command.args([test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"]);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
+    }
+
+    /// A shell's words by which a rank that MPI's launcher starts goes to its host, and becomes its program there.
+    fn door(&self, hosts: &Hosts) -> String {
+        let hosts = (0..self.world).map(|rank| self.host_of(rank, hosts).name());
+        let cases: String =
+            hosts.zip(0..).map(|(host, rank)| format!("{rank}) host={host};; ")).collect();
+        format!("case $PMI_RANK in {cases}esac; exec ip netns exec \"$host\" \"$@\"")
     }
 
     /// Where each rank can be reached; nothing if they are on no hosts.

@@ -57,11 +57,16 @@ impl Mpi {
         command
     }
 
-    /// A command by which its launcher starts a program so many times, on this host. The death of one is left to the
-    /// others to notice. All of them give their core away when they wait: there may be fewer cores than ranks.
-    pub fn command(&self, world: u32, program: impl AsRef<OsStr>) -> Command {
+    /// A command by which its launcher starts a program, with these words, so many times on this host. The death of
+    /// one is left to the others to notice. All of them give their core away when they wait: there may be fewer cores
+    /// than ranks.
+    pub fn command(
+        &self,
+        world: u32,
+        program: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Command {
         let mut command = self.launcher();
-        command.args(["-disable-auto-cleanup", "-n", &world.to_string()]).arg(program);
+        command.args(["-disable-auto-cleanup", "-n", &world.to_string()]).args(program);
         command.env("CONSORT_MPI_LIBRARY", self.library());
         command.env("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1");
         command

@@ -18,6 +18,7 @@
 //! memory has a communicator and a stream of its own ([`side`]).
 
 mod agreement;
+mod context;
 mod ending;
 mod issue;
 mod joining;
@@ -34,13 +35,16 @@ use std::time::{Duration, Instant};
 
 use consort_store::Deadline;
 use consort_sys::dtype::{Dtype, ReduceOp};
+use consort_sys::origin::Own;
 
+use self::context::{Failed, on_device};
 use self::ending::{LINGER, give_up, leave};
+use self::issue::is_listed;
 pub(crate) use self::joining::check_equipment;
 use self::order::{Order, Place, Ticket};
-pub(crate) use self::side::{Bell, Missed, Side};
+pub(crate) use self::side::{Bell, Missed, Part, Side};
 use self::worker::Worker;
-use super::{Backend, Capabilities, Terms};
+use super::{Backend, Capabilities, Terms, host};
 use crate::call::{Call, Description, Operation, Within};
 use crate::delivery::Delivery;
 use crate::device::{Device, Event, Stream, Streams};
@@ -53,8 +57,12 @@ use crate::p2p::{Incoming, Outgoing};
 
 /// Carries out calls on the memory of one device of each rank.
 #[derive(Debug)]
-pub(crate) struct Nccl {
-    inner: Arc<Inner>,
+pub(crate) struct Nccl(Own<Office>);
+
+/// A rank's way to it.
+#[derive(Debug)]
+struct Office {
+    inner: Arc<Own<Inner>>,
     /// The thread that carries out what was submitted, once there is one.
     worker: Mutex<Option<Worker>>,
     /// How often symmetric memory was asked for.
@@ -71,7 +79,7 @@ struct Inner {
     /// Where the same ranks agree on what they are about to do.
     control: Group,
     device: Device,
-    stream: Stream,
+    stream: Arc<Stream>,
     /// There until the end.
     comm: Option<Arc<Comm>>,
     order: Order,
@@ -96,7 +104,8 @@ impl Inner {
         let told = Description::of(call, self.world, Within::Nothing);
         let told = told.made_for(terms.purpose, terms.sizes);
         let until = Limit { own: until, others: self.order.deadlines().clone() };
-        let wait = Wait { call: &OnDevices(&told), number, until, began: Instant::now() };
+        let (this, is_for_all, began) = (OnDevices(&told), told.is_for_all(), Instant::now());
+        let wait = Wait { call: &this, number, is_for_all, until, began };
         self.lookout.diary().begin(number, &told, terms.site);
         let done = self.agree_and_do(call, streams, &told, &wait);
         self.lookout.diary().end(number, &told, done.is_ok(), 0);
@@ -110,9 +119,11 @@ impl Inner {
         told: &Description,
         wait: &Wait<'_>,
     ) -> Result<()> {
-        self.agree(told, wait)?;
+        let by_parts = self.agree(told, is_listed(call), wait)?;
         self.agree_on_parts(call, wait)?;
-        let Some(done) = self.launch(call, streams.after(), wait)? else { return Ok(()) };
+        let Some(done) = self.launch(call, by_parts, streams.after(), wait)? else {
+            return Ok(());
+        };
         let done = Arc::new(done);
         streams.tell(&done);
         self.watch(self.comm(), &done, wait)
@@ -144,6 +155,7 @@ impl Inner {
     fn launch(
         &self,
         call: &Call<'_>,
+        by_parts: bool,
         after: Option<&Event>,
         wait: &Wait<'_>,
     ) -> Result<Option<Event>> {
@@ -155,8 +167,8 @@ impl Inner {
             None => Event::of_default(&self.device).and_then(|it| self.stream.wait_for(&it)),
         };
         ready.map_err(|error| self.fail(&error))?;
-        let issued =
-            self.watched(&wait.until, || nccl::group(self.comm().library(), || self.issue(call)));
+        let group = || nccl::group(self.comm().library(), || self.issue(call, by_parts));
+        let issued = self.watched(&wait.until, || on_device(&self.device, group));
         let event = match issued {
             Ok(()) => self.stream.record().map_err(|error| self.fail(&error)),
             Err(error) => Err(self.cannot_launch(&error, wait)),
@@ -172,10 +184,12 @@ impl Inner {
     }
 
     #[cold]
-    fn cannot_launch(&self, error: &nccl::Error, wait: &Wait<'_>) -> Error {
+    fn cannot_launch(&self, error: &Failed, wait: &Wait<'_>) -> Error {
         use nccl::Error::{Deadline, GivenUp};
         match error {
-            GivenUp { .. } | Deadline { .. } if wait.until.has_passed() => self.too_late(wait),
+            Failed::Nccl(GivenUp { .. } | Deadline { .. }) if wait.until.has_passed() => {
+                self.too_late(wait)
+            }
             _ => self.fail(error),
         }
     }
@@ -198,9 +212,9 @@ impl Inner {
     #[cold]
     fn end(&self) {
         self.control.abort(ENDED);
-        give_up(self.comm());
         let sides: Vec<_> = lock(&self.sides).iter().filter_map(Weak::upgrade).collect();
-        sides.iter().for_each(|side| side.abort());
+        sides.iter().for_each(|side| side.hush());
+        give_up(&self.device, sides.iter().map(|side| side.comm()).chain([self.comm()]));
     }
 }
 
@@ -211,8 +225,11 @@ impl Drop for Inner {
             let _ = keeper.recv_timeout(until.saturating_duration_since(Instant::now()));
         }
         match self.comm.take() {
-            Some(comm) if self.lookout.has_ended() => give_up(&comm),
-            Some(comm) => leave(comm, self.device.clone()),
+            Some(comm) if self.lookout.has_ended() => {
+                give_up(&self.device, [&comm]);
+                self.device.end_inside(|| drop(comm));
+            }
+            Some(comm) => leave(comm, &self.device),
             None => {}
         }
     }
@@ -228,11 +245,11 @@ impl Backend for Nccl {
     }
 
     fn check(&self, call: &Call<'_>) -> Result<()> {
-        self.inner.check(call)
+        self.0.inner.check(call)
     }
 
     fn run(&self, call: &Call<'_>, terms: Terms) -> Result<u64> {
-        let inner = &*self.inner;
+        let inner = &self.0.inner;
         inner.check(call)?;
         let until = Deadline::after(terms.timeout);
         let place = inner.order.join(1, until);
@@ -242,15 +259,8 @@ impl Backend for Nccl {
         Ok(number)
     }
 
-    fn submit(&self, mut job: Job) -> u64 {
-        let place = self.inner.order.join(job.count() as u64, job.deadline());
-        let number = place.number;
-        job.accept(number);
-        if let Err(error) = self.hand_over(place, job) {
-            // The job was dropped, and counts as failed.
-            self.inner.lookout.abort(&format!("cannot start the thread for device calls: {error}"));
-        }
-        number
+    fn submit(&self, job: Job) -> u64 {
+        self.0.hand_over(job)
     }
 
     fn exchange(
@@ -267,17 +277,17 @@ impl Backend for Nccl {
     }
 
     fn abort(&self, reason: &str) {
-        self.inner.lookout.abort(reason);
-        self.inner.control.abort(reason);
-        self.inner.end();
+        self.0.inner.lookout.abort(reason);
+        self.0.inner.control.abort(reason);
+        self.0.inner.end();
     }
 
     fn error(&self) -> Option<Error> {
-        self.inner.lookout.error()
+        self.0.inner.lookout.error()
     }
 
     fn calls(&self) -> u64 {
-        self.inner.order.calls()
+        self.0.inner.order.calls()
     }
 }
 
@@ -298,6 +308,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Wait<'a> {
     call: &'a dyn Display,
     number: u64,
+    /// Whether no rank is done with it before all have begun.
+    is_for_all: bool,
     until: Limit,
     began: Instant,
 }
@@ -348,14 +360,16 @@ fn why_give_up(lookout: &Lookout, until: &Limit) -> Option<String> {
         .or_else(|| until.has_passed().then(|| "the time is up".to_owned()))
 }
 
-/// Whether NCCL combines numbers of a type in a way, in its newest versions.
+/// Whether NCCL combines numbers of a type in a way, in its newest versions, and calls of a group may ask for it:
+/// they do not for premultiplied sums of integers.
 fn combines(dtype: Dtype, op: ReduceOp) -> bool {
     let is_number = DTYPES.contains(&dtype) && dtype != Dtype::Bool;
-    match op {
+    let nccl_has_it = match op {
         ReduceOp::Max | ReduceOp::Min => is_number || dtype == Dtype::Bool,
         ReduceOp::Sum | ReduceOp::Product | ReduceOp::Avg | ReduceOp::PremulSum(_) => is_number,
         ReduceOp::BitAnd | ReduceOp::BitOr | ReduceOp::BitXor => false,
-    }
+    };
+    nccl_has_it && host::combines(dtype, op)
 }
 
 static CAPABILITIES: Capabilities = Capabilities {

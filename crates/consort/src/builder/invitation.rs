@@ -121,17 +121,21 @@ impl Builder {
         let said = self.address.as_ref().map(|address| address.place.clone());
         let place = said.or_else(|| self.environment.place.clone());
         match &place {
-            None if world != Some(1) => wrong.push(
-                "the place is missing: CONSORT_RDZV, MASTER_ADDR with MASTER_PORT, or \
-                 Builder::address"
-                    .to_owned(),
-            ),
+            None if world != Some(1) => wrong.push(format!("{NO_PLACE}{}", self.without_mpi())),
             Some(Place::Tcp { host, port: 0 }) => wrong.push(format!(
                 "port 0 of {host} is no place to meet: name one from 1 to 65535 that is free there"
             )),
             _ => {}
         }
         place
+    }
+
+    /// Why MPI was not asked where to meet, if it could have been.
+    fn without_mpi(&self) -> &'static str {
+        match (self.environment.knows_mpi, self.chosen_engine()) {
+            (true, Engine::Host) => "; MPI is not asked for it with the engine host",
+            _ => "",
+        }
     }
 
     fn find_secret(
@@ -175,16 +179,22 @@ fn said_once(
     itself.or(address)
 }
 
-pub(super) fn incomplete(found: &str, wrong: &[String]) -> Error {
-    let mut text = format!("  {found}");
-    for line in wrong {
-        text.push_str("\n  ");
-        text.push_str(line);
-    }
-    text.push_str("\n  `consort run -n N -- PROGRAM` sets all of it");
-    Error::Environment(text)
+/// What was found is not enough to know who this process is and where ranks meet.
+fn incomplete(found: &str, wrong: &[String]) -> Error {
+    let wrong = wrong.join("\n  ");
+    Error::Environment(format!(
+        "cannot tell who this process is and where to meet\n  {wrong}\n  {found}\n  \
+         `consort run -n N -- PROGRAM` sets all of it"
+    ))
 }
 
+/// What was found cannot be right. A launcher would not help: it hands on what is set.
+pub(super) fn malformed(found: &str, wrong: &[String]) -> Error {
+    Error::Environment(format!("{}\n  {found}", wrong.join("\n  ")))
+}
+
+const NO_PLACE: &str =
+    "the place is missing: CONSORT_RDZV, MASTER_ADDR with MASTER_PORT, or Builder::address";
 pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 const DEFAULT_LIVENESS: Duration = Duration::from_secs(10);
 const DEFAULT_WARN_AFTER: Option<Duration> = Some(Duration::from_secs(30));

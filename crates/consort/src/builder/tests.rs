@@ -30,6 +30,24 @@ fn what_was_found_is_shown_beside_what_is_missing() {
     let error = complete(builder).unwrap_err();
     assert!(error.contains("found: RANK=1 WORLD_SIZE=2"), "{error}");
     assert!(error.contains("the place is missing"), "{error}");
+    assert!(!error.contains("MPI"), "{error}");
+}
+
+#[test]
+fn what_is_wrong_with_a_variable_is_said_first() {
+    let variables = [("CONSORT_BACKEND", "nonsense"), ("PMI_RANK", "0"), ("PMI_SIZE", "2")];
+    let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let error = Builder::from_variables(&Variables::of(variables.into_iter())).unwrap_err();
+    let error = error.to_string();
+    let lines: Vec<&str> = error.lines().collect();
+    assert!(lines[0].starts_with("CONSORT_BACKEND=nonsense: no engine"), "{error}");
+    assert!(lines[1].starts_with("  found: "), "{error}");
+}
+
+#[test]
+fn ranks_that_mpi_could_tell_where_to_meet_hear_why_it_does_not() {
+    let error = complete(from("PMI_RANK=0 PMI_SIZE=2 CONSORT_BACKEND=host")).unwrap_err();
+    assert!(error.contains("MPI is not asked for it with the engine host"), "{error}");
 }
 
 #[test]

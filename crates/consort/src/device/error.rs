@@ -1,6 +1,7 @@
 //! What can go wrong with a device.
 
 use std::ffi::CStr;
+use std::fmt;
 
 use consort_sys::dl::{Library, NotLoaded};
 use consort_sys::view::Space;
@@ -15,7 +16,7 @@ impl Code {
 }
 
 /// Why a device cannot do what it was asked for.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
     /// There is no driver on this host.
@@ -68,6 +69,13 @@ pub enum DeviceError {
         /// Where they should.
         own: Space,
     },
+}
+
+impl fmt::Debug for DeviceError {
+    /// As it is shown: `main` prints the `Debug` form of the error it returns.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl DeviceError {

@@ -127,7 +127,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if self.is_empty() {
+        if self.is_empty() || !self.device.is_at_home() {
             return;
         }
         if let Err(error) = self.device.enter().and_then(|table| table.free(self.block)) {

@@ -7,6 +7,12 @@ use crate::symm::DeviceSymmetric;
 
 /// Bytes of a device that somebody owns, so that a [call](super::calls) can own them meanwhile.
 ///
+/// A call that has failed gives them back when the device does nothing more with them. If that takes it longer than ten
+/// seconds from the end of the group they are given back all the same, and the program's log has an error that says so:
+/// then nothing else may be put there before the process has ended. [`Memory`] and
+/// [symmetric memory](DeviceSymmetric) see to that themselves when they are dropped; memory of others, such as a pool's,
+/// does not.
+///
 /// ```
 /// use consort::device::{Memory, Region};
 /// use consort::{Source, Target};

@@ -49,6 +49,9 @@ impl Stream {
 impl Drop for Stream {
     /// What was put into it is done first.
     fn drop(&mut self) {
+        if !self.device.is_at_home() {
+            return;
+        }
         let done = self.device.enter().and_then(|table| table.destroy_stream(self.handle));
         if let Err(error) = done {
             tracing::warn!("a stream of {:?} cannot be given back: {error}", self.device);
@@ -95,6 +98,9 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
+        if !self.device.is_at_home() {
+            return;
+        }
         let done = self.device.enter().and_then(|table| table.destroy_event(self.handle));
         if let Err(error) = done {
             tracing::warn!("an event of {:?} cannot be given back: {error}", self.device);

@@ -193,7 +193,7 @@ impl Lookout {
     }
 
     /// Whether a rank's process has ended.
-    pub(super) fn is_dead(&self, rank: usize) -> bool {
+    pub(crate) fn is_dead(&self, rank: usize) -> bool {
         self.peers().is_dead(rank)
     }
 

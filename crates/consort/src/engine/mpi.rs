@@ -3,8 +3,11 @@
 //! Each call begins with an [`agreement`]: one small operation of MPI in which every rank shows what it
 //! calls. Small data travels in it; everything else follows in operations that carry out the call whole, as MPI
 //! has them. All of them are of the kind that does not block, so that whoever waits can look round meanwhile as
-//! everywhere: at the deadline, at the others, at what has become of the group. MPI has no descriptor to sleep on,
-//! so the wait is a number of [naps](nap).
+//! everywhere: at the deadline, at the others, at what has become of the group. In a call of many operations, each too short
+//! for that, it does so before one begins.
+//!
+//! MPI has no descriptor to sleep on, and gets on only when it is called: whoever waits calls it again and again, gives its
+//! core away in between, and when that has lasted long sleeps a number of [naps](nap).
 //!
 //! What is combined is the same on all ranks, to the bit: see [`reductions`].
 //!
@@ -37,6 +40,7 @@ use super::lookout::{Lookout, Stakes, Stuck};
 use super::pace::{Notes, Pace, at_once, wait_once};
 use super::patient::Patient;
 use super::post::Post;
+use super::progress::LOOK_ROUND;
 use super::queue::Queue;
 use super::road::Way;
 use super::sleep::{Rest, Sleep};
@@ -63,6 +67,8 @@ pub(crate) struct ByMpi {
     watch: Stopwatch,
     /// When its last call ended.
     ended: Instant,
+    /// When this one began, or last looked round between operations.
+    looked: Instant,
 }
 
 /// How far a call has come.
@@ -83,14 +89,25 @@ impl ByMpi {
         lookout: Lookout,
         patience: Patience,
     ) -> (Self, Arc<Post>) {
-        let (nap, patience) = (Arc::new(Nap::default()), patience.asking());
+        let (nap, patience) = (Arc::new(Nap::default()), patience.working());
         let (ends, bag) = mail(&messages, &lookout);
         let rest = Rest::Other(nap.clone());
         let post = Post::over(lookout.clone(), ends.into_iter(), rest, patience);
         let (memory, watch) = (Memory::default(), Stopwatch::default());
         let communicator = data;
-        let ended = Instant::now();
-        let way = Self { communicator, footing, lookout, nap, bag, memory, patience, watch, ended };
+        let now = Instant::now();
+        let way = Self {
+            communicator,
+            footing,
+            lookout,
+            nap,
+            bag,
+            memory,
+            patience,
+            watch,
+            ended: now,
+            looked: now,
+        };
         (way, Arc::new(post))
     }
 
@@ -102,9 +119,10 @@ impl ByMpi {
         self.communicator.world()
     }
 
-    /// Counts a call.
-    fn begin(&mut self, call: &Call<'_>, terms: Terms) -> Result<Description> {
-        if self.ended.elapsed() > FRESH {
+    /// Counts a call, which is to wait at this pace.
+    fn begin<'p>(&mut self, call: &Call<'_>, terms: Terms, pace: Pace<'p>) -> Result<Patient<'p>> {
+        self.looked = Instant::now();
+        if self.looked.duration_since(self.ended) > FRESH {
             // Others may have given up a call that MPI would still carry out, for this rank alone.
             self.lookout.listen();
         }
@@ -115,7 +133,7 @@ impl ByMpi {
             .made_for(terms.purpose, terms.sizes);
         self.footing.count(&description);
         self.lookout.diary().begin(self.footing.number(), &description, terms.site);
-        Ok(description)
+        Ok(Patient::new(pace, description).since(self.looked))
     }
 
     /// Takes notice of the end of a call.
@@ -162,6 +180,9 @@ impl ByMpi {
 
     /// Has MPI carry out an operation on this way's memory, and waits for its end.
     async fn have(&mut self, task: Task, stage: Stage, patient: &mut Patient<'_>) -> Result<()> {
+        if stage == Stage::Moving {
+            self.look_in_passing(patient)?;
+        }
         let memory = std::mem::take(&mut self.memory);
         let mut pending = match self.communicator.start(task, memory) {
             Ok(pending) => pending,
@@ -238,6 +259,25 @@ impl ByMpi {
         Ok(())
     }
 
+    /// Looks round from time to time in a call of many operations, none of which takes so long that who waits for it
+    /// would. It is done before one begins: MPI could not take that back.
+    fn look_in_passing(&mut self, patient: &mut Patient<'_>) -> Result<()> {
+        let is_here = matches!(patient.pace, Pace::Here(..));
+        if !is_here || self.looked.elapsed() < LOOK_ROUND {
+            return Ok(());
+        }
+        self.looked = Instant::now();
+        match self.look_round(Stage::Moving, patient) {
+            Err(stuck @ (Stuck::Late | Stuck::Ended)) => {
+                // Others have begun with it, or will.
+                self.communicator.spoil();
+                Err(self.in_vain(stuck, Stage::Moving, patient))
+            }
+            // One that is gone may have done its part before, which is seen by waiting for it.
+            _ => Ok(()),
+        }
+    }
+
     fn others(&self) -> impl Iterator<Item = usize> {
         let me = self.me();
         (0..self.world()).filter(move |&rank| rank != me)
@@ -302,6 +342,12 @@ impl ByMpi {
                 thread::sleep(Duration::from_millis(1));
             }
         }
+        Err(self.in_vain(stuck, stage, patient))
+    }
+
+    /// Ends the group because waiting is in vain.
+    #[cold]
+    fn in_vain(&self, stuck: Stuck, stage: Stage, patient: &Patient<'_>) -> Error {
         let missing = self.awaited(stage);
         let missing = match stuck {
             Stuck::Late => self.footing.behind(missing),
@@ -311,7 +357,7 @@ impl ByMpi {
         let missing = if missing.is_empty() { self.others().collect() } else { missing };
         let missing = missing.into_iter().collect();
         let waiting = patient.waiting(self.footing.number());
-        Err(self.lookout.give_up(stuck, waiting, missing, Stakes::Group))
+        self.lookout.give_up(stuck, waiting, missing, Stakes::Group)
     }
 
     /// Ends the group because MPI has failed: most likely a rank has died, which takes a moment to be known.
@@ -334,10 +380,9 @@ impl ByMpi {
 
 impl Way for ByMpi {
     fn run(&mut self, call: &Call<'_>, terms: Terms, line: Option<&Queue>) -> Result<u64> {
-        let description = self.begin(call, terms)?;
-        let mut patient = Patient::new(Pace::Here(terms.timeout, line), description);
+        let mut patient = self.begin(call, terms, Pace::Here(terms.timeout, line))?;
         let done = at_once(self.carry_out(call, &mut patient));
-        self.end(&description, &done);
+        self.end(&patient.description, &done);
         done.map(|()| self.footing.number())
     }
 
@@ -348,10 +393,9 @@ impl Way for ByMpi {
         notes: &'a Notes,
     ) -> Pin<Box<dyn Future<Output = Result<()>> + 'a>> {
         Box::pin(async move {
-            let description = self.begin(call, terms)?;
-            let mut patient = Patient::new(Pace::Elsewhere(notes), description);
+            let mut patient = self.begin(call, terms, Pace::Elsewhere(notes))?;
             let done = self.carry_out(call, &mut patient).await;
-            self.end(&description, &done);
+            self.end(&patient.description, &done);
             done
         })
     }
@@ -373,6 +417,7 @@ impl Way for ByMpi {
         if self.lookout.has_ended() {
             self.communicator.spoil();
         }
+        self.bag.leave();
         self.footing.leave(membership);
     }
 }

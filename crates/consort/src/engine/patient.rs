@@ -22,6 +22,12 @@ impl<'p> Patient<'p> {
         Self { pace, description, since: Since::default(), late_since: None }
     }
 
+    /// One whose call began at this time, where that is known.
+    pub(super) fn since(mut self, began: Instant) -> Self {
+        self.since = Since::from(began);
+        self
+    }
+
     pub(super) fn is_late(&mut self) -> bool {
         let elapsed = self.since.elapsed();
         let is_late = match self.pace {
@@ -60,7 +66,7 @@ impl<'p> Patient<'p> {
     }
 }
 
-/// When somebody first had to sleep. Most never do, and need not know the time.
+/// When somebody first had to sleep, or began if that is known. Most never sleep, and need not know the time.
 #[derive(Debug, Default)]
 pub(crate) struct Since {
     began: Option<Instant>,
@@ -85,6 +91,12 @@ impl Since {
         let is_time = after.is_some_and(|after| is_overdue(self.elapsed(), after, self.warned));
         self.warned += u32::from(is_time);
         is_time
+    }
+}
+
+impl From<Instant> for Since {
+    fn from(began: Instant) -> Self {
+        Self { began: Some(began), warned: 0 }
     }
 }
 

@@ -120,6 +120,10 @@ impl Post {
         let mut progress = self.go_on(&mut exchange)?;
         while progress != Progress::Done {
             progress = self.wait(&mut exchange, &mut patient)?;
+            // Most messages are done now, and need not know the time.
+            if progress == Progress::Moved {
+                self.look_in_passing(&exchange, &mut patient)?;
+            }
         }
         exchange.arrival.map_or(Ok(None), |arrival| self.outcome(&arrival))
     }

@@ -19,7 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use consort_sys::alert::Alert;
-use consort_sys::origin::Origin;
+use consort_sys::origin::PerProcess;
 use consort_sys::wait::Patience;
 
 use self::bed::Bed;
@@ -70,10 +70,8 @@ pub(super) fn attend(charge: Charge) {
     tell(office);
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Office {
-    /// The process whose it is; `None` before it is used.
-    origin: Option<Origin>,
     /// What it has yet to see to.
     inbox: Vec<Charge>,
     /// For how many groups' calls and messages the thread is there.
@@ -88,24 +86,7 @@ struct Office {
 }
 
 fn office() -> MutexGuard<'static, Office> {
-    let mut office = OFFICE.lock().unwrap_or_else(PoisonError::into_inner);
-    if !office.origin.is_some_and(Origin::is_here) {
-        office.open_here();
-    }
-    office
-}
-
-impl Office {
-    /// Begins anew in this process. What a forked child finds here is its parent's, and so is the thread
-    /// that sees to it: the child has neither.
-    fn open_here(&mut self) {
-        std::mem::forget(std::mem::take(&mut self.inbox));
-        std::mem::forget(std::mem::take(&mut self.let_go));
-        std::mem::forget(std::mem::take(&mut self.beds));
-        self.served = 0;
-        self.shift += 1;
-        self.origin = Some(Origin::here());
-    }
+    OFFICE.here().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Has the thread look at what was put into the office. [`Bed`] says why it does.
@@ -218,15 +199,8 @@ impl Tasks {
     }
 }
 
-static OFFICE: Mutex<Office> = Mutex::new(Office {
-    origin: None,
-    inbox: Vec::new(),
-    served: 0,
-    shift: 0,
-    let_go: Vec::new(),
-    told: 0,
-    beds: Vec::new(),
-});
+/// A forked child has no thread for what is in its parent's, which that thread may hold for ever in its eyes.
+static OFFICE: PerProcess<Mutex<Office>> = PerProcess::new(Mutex::default);
 static ALERT: Alert = Alert::new();
 
 /// Who never has to sleep looks round as often as one who does.

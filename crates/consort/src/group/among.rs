@@ -80,7 +80,7 @@ impl Group {
     ///
     /// # Errors
     /// As [`among`](Self::among), with which it shares its names; and when this group has ended.
-    pub(crate) fn beside(&self, name: &str, purpose: &str) -> Result<Self> {
+    pub(crate) fn beside(&self, name: &str, purpose: &'static str) -> Result<Self> {
         let ranks: Vec<u32> = (0..self.world() as u32).collect();
         let chosen: Vec<usize> = (0..self.world()).collect();
         self.check_can_wait(name)?;
@@ -110,7 +110,7 @@ struct Gathering<'a> {
     list: &'a [u32],
     hash: ListHash,
     /// What it is for, if that is the group itself: it is given up when that has ended.
-    purpose: Option<&'a str>,
+    purpose: Option<&'static str>,
     until: Deadline,
     began: Instant,
 }

@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use consort_plan::Layout;
-use consort_store::Deadline;
 use consort_sys::host::HostId;
 use consort_sys::parting::Parting;
 use consort_sys::wait::Patience;
@@ -184,16 +183,16 @@ impl Job {
             store: self.registry.clone(),
             group: called("numbers"),
             is_first: rank == 0,
-            until: Deadline::after(timeout),
+            timeout,
         };
         let names = [called("data"), called("messages")];
-        let making = Making::begin(mpi, ranks, names, numbering);
+        let making = Making::begin(mpi, name, ranks, names, numbering);
         let making = making.map_err(|error| Error::Thread(error.into()))?;
         let (communicators, footing) = found(making, footing, &lookout, self, timeout)?;
         let patience = self.neighbourhood()?.patience();
         let (way, post) = ByMpi::new(communicators, footing, lookout.clone(), patience);
         let road = self.audited(Road::Other(Box::new(way)));
-        let backend = Host::new("mpi", road, post, self.patience().asking(), self.clone());
+        let backend = Host::new("mpi", road, post, self.patience().working(), self.clone());
         Ok((Arc::new(backend), lookout))
     }
 

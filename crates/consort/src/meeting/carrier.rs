@@ -11,7 +11,7 @@ use crate::card::Card;
 use crate::error::{Error, Result};
 use crate::group::{Carrier, Member};
 use crate::mpi::{self, Hold, Mpi};
-use crate::options::{Engine, Options};
+use crate::options::{Engine, Options, Transport};
 
 /// Begins MPI, if it is to carry data, or has told where to meet. Those who join later are not in it.
 ///
@@ -51,8 +51,8 @@ pub(super) fn begin_mpi(
     Ok(Some(mpi.hold()))
 }
 
-/// What carries the data of a job: MPI if it is asked for, or if it is there anyway and has ways between hosts that
-/// the ranks know nothing of.
+/// What carries the data of a job: MPI if it is asked for, or if it is there anyway, has ways between hosts that the
+/// ranks know nothing of, and nobody says how they are to use their own.
 ///
 /// # Errors
 /// When data is to be guarded between hosts in a way that MPI does not know.
@@ -61,7 +61,8 @@ pub(super) fn carrier(
     mpi: Option<&Hold>,
     members: &[Member],
 ) -> Result<Carrier> {
-    let Options { engine, encrypt, integrity, .. } = invitation.options;
+    let options = &invitation.options;
+    let Options { engine, encrypt, integrity, .. } = *options;
     let is_on_one_host = members.iter().all(|member| member.host == members[0].host);
     let is_guarded = (encrypt || integrity) && !is_on_one_host;
     match (mpi, engine) {
@@ -71,9 +72,16 @@ pub(super) fn carrier(
                 .to_owned(),
         )),
         (Some(_), Engine::Mpi) => Ok(Carrier::Mpi),
-        (Some(_), Engine::Auto | Engine::Nccl) if !is_on_one_host && !is_guarded => {
+        (Some(_), Engine::Auto | Engine::Nccl)
+            if !is_on_one_host && !is_guarded && !says_how(options) =>
+        {
             Ok(Carrier::Mpi)
         }
         _ => Ok(Carrier::Host),
     }
+}
+
+/// Whether it is said how the ranks are to use their own ways between hosts.
+fn says_how(options: &Options) -> bool {
+    options.transport != Transport::Auto || options.algorithm.is_some() || options.streams.is_some()
 }

@@ -1,9 +1,8 @@
 //! Who has come to the meeting as which rank.
 
-use std::sync::OnceLock;
-
 use consort_store::{Deadline, Error as StoreError, Store, Swap};
 use consort_sys::host::HostId;
+use consort_sys::origin::PerProcess;
 use serde::{Deserialize, Serialize};
 
 use crate::builder::Invitation;
@@ -63,10 +62,9 @@ pub(super) fn place_of(rank: u32) -> String {
 impl Claim {
     fn of_this_process() -> Result<Self> {
         let host = HostId::here().map_err(|error| Error::Host(error.into()))?;
-        // Without random numbers the process number has to do.
-        let token = *TOKEN.get_or_init(|| getrandom::u64().unwrap_or_default());
-        Ok(Self { host, process: std::process::id(), token })
+        Ok(Self { host, process: std::process::id(), token: *TOKEN.here() })
     }
 }
 
-static TOKEN: OnceLock<u64> = OnceLock::new();
+/// Without random numbers the process number has to do.
+static TOKEN: PerProcess<u64> = PerProcess::new(|| getrandom::u64().unwrap_or_default());

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SendError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use super::ending::{self, Hold};
 use super::library::Mpi;
 use super::memory::Memory;
 use super::numbering::Numbering;
+use super::parting::{self, Parting};
 use super::table::{Class, Comm, MpiError, Pending, Task};
 
 /// What carries a group's data, or its messages. Clones are the same.
@@ -26,10 +27,17 @@ struct Inner {
 }
 
 impl Communicator {
-    /// Of these processes, by their ranks in MPI, who all make it, under this name and number. Waits for them.
-    fn among(mpi: &'static Mpi, ranks: &[i32], name: &str, number: i32) -> Result<Self, MpiError> {
+    /// Of these processes, by their ranks in MPI, who all make it, under this name and number. Waits for them. What
+    /// keeps MPI from ending is made when that is.
+    fn among(
+        mpi: &'static Mpi,
+        ranks: &[i32],
+        name: &str,
+        number: i32,
+        hold: impl FnOnce() -> Hold,
+    ) -> Result<Self, MpiError> {
         let (mark, comm) = (word_of(name), mpi.table.among(ranks, number)?);
-        Ok(Self(Arc::new(Inner { hold: mpi.hold(), comm, mark, spoiled: Mutex::new(false) })))
+        Ok(Self(Arc::new(Inner { hold: hold(), comm, mark, spoiled: Mutex::new(false) })))
     }
 
     /// Stands for the name that it has. MPI may give what was sent in one, and never received, to the next of the
@@ -78,6 +86,11 @@ impl Communicator {
         self.0.hold.mpi().table.receive(self.0.comm, Some(from), class, most, memory)
     }
 
+    /// Keeps it, though it is used no more, until nothing is sent to this process in it any more.
+    pub(crate) fn part(&self, parting: Parting) {
+        parting::part(parting, self.0.hold.mpi().is_guest);
+    }
+
     /// Says that something was given up in it: it is never freed.
     pub(crate) fn spoil(&self) {
         *self.0.spoiled.lock().unwrap_or_else(PoisonError::into_inner) = true;
@@ -116,44 +129,81 @@ fn free(mpi: &'static Mpi, comm: Comm) {
 /// where it can look round. What is not waited for to the end is left to MPI, and to that thread.
 #[derive(Debug)]
 pub(crate) struct Making {
-    made: Receiver<Result<[Communicator; 2], MpiError>>,
+    made: Receiver<Made>,
+    /// By which MPI tells them apart, once the members agree.
+    numbers: Arc<OnceLock<[i32; 2]>>,
     is_over: bool,
 }
 
+/// What has become of them.
+pub(crate) type Made = Result<[Communicator; 2], Unmade>;
+
+/// Why a group has no communicators.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unmade {
+    /// The store did not serve.
+    #[error("the job's store gives it no numbers to tell the group from others by: {0}")]
+    Unnumbered(consort_store::Error),
+    /// MPI has made none.
+    #[error("MPI has failed: {0}")]
+    ByMpi(#[from] MpiError),
+}
+
 impl Making {
-    /// Begins with one for each of these names, of these processes, by their ranks in MPI, who all do this.
+    /// Begins with one for each of these names, for a group's data and for its messages, of these processes, by their ranks
+    /// in MPI, who all do this.
     ///
     /// # Errors
     /// When the system has no more threads.
     pub(crate) fn begin(
         mpi: &'static Mpi,
+        group: &str,
         ranks: Vec<i32>,
         names: [String; 2],
         numbering: Numbering,
     ) -> io::Result<Self> {
-        let (done, made) = mpsc::channel();
-        let make = move || {
-            let one = |at: usize, numbers: [i32; 2]| {
-                Communicator::among(mpi, &ranks, &names[at], numbers[at])
-            };
-            let all = numbering.agree().and_then(|agreed| Ok([one(0, agreed)?, one(1, agreed)?]));
+        let group = group.to_owned();
+        Self::begin_with(numbering, move |numbers| {
+            let ([data, messages], [first, second]) = (&names, numbers);
+            let hold = || Hold::of_group(mpi, &group);
+            let data = Communicator::among(mpi, &ranks, data, first, hold)?;
+            Ok([data, Communicator::among(mpi, &ranks, messages, second, || mpi.hold())?])
+        })
+    }
+
+    /// The same, by a function that is given the numbers.
+    pub(crate) fn begin_with(
+        numbering: Numbering,
+        make: impl FnOnce([i32; 2]) -> Result<[Communicator; 2], MpiError> + Send + 'static,
+    ) -> io::Result<Self> {
+        let ((done, made), numbers) = (mpsc::channel(), Arc::<OnceLock<_>>::default());
+        let agreed = numbers.clone();
+        let work = move || {
+            let numbers = numbering.agree().map_err(Unmade::Unnumbered);
+            let all = numbers.and_then(|it| Ok(make(*agreed.get_or_init(|| it))?));
             numbering.forget();
             if let Err(SendError(Ok(unwanted))) = done.send(all) {
                 // The others may have them for good, or not at all.
                 unwanted.iter().for_each(Communicator::spoil);
             }
         };
-        thread::Builder::new().name("consort-mpi-group".to_owned()).spawn(make)?;
-        Ok(Self { made, is_over: false })
+        thread::Builder::new().name("consort-mpi-group".to_owned()).spawn(work)?;
+        Ok(Self { made, numbers, is_over: false })
+    }
+
+    /// Whether the members agree on numbers, as far as this one has heard. Until they do, all wait for the first.
+    pub(crate) fn is_numbered(&self) -> bool {
+        self.numbers.get().is_some()
     }
 
     /// Waits for so long. `None` if they are not made then.
-    pub(crate) fn wait(&mut self, limit: Duration) -> Option<Result<[Communicator; 2], MpiError>> {
+    pub(crate) fn wait(&mut self, limit: Duration) -> Option<Made> {
         let made = match self.made.recv_timeout(limit) {
             Ok(made) => made,
             Err(RecvTimeoutError::Timeout) => return None,
             Err(RecvTimeoutError::Disconnected) => {
-                return Some(Err(MpiError::new("making a communicator", "its thread has ended")));
+                let error = MpiError::new("making a communicator", "its thread has ended");
+                return Some(Err(error.into()));
             }
         };
         self.is_over = true;

@@ -24,6 +24,7 @@ use consort_sys::origin::Origin;
 use super::keeper;
 use super::library::Mpi;
 use super::memory::Memory;
+use super::parting;
 use super::table::{self, Class, Pending, Task};
 use crate::notice;
 
@@ -31,12 +32,22 @@ use crate::notice;
 #[derive(Debug)]
 pub(crate) struct Hold {
     mpi: &'static Mpi,
+    /// The group whose data it is for, if it is for that.
+    group: Option<String>,
 }
 
 impl Hold {
     pub(super) fn new(mpi: &'static Mpi) -> Self {
         users().count += 1;
-        Self { mpi }
+        Self { mpi, group: None }
+    }
+
+    /// For the data of a group.
+    pub(super) fn of_group(mpi: &'static Mpi, group: &str) -> Self {
+        users().groups.push(group.to_owned());
+        let mut hold = Self::new(mpi);
+        hold.group = Some(group.to_owned());
+        hold
     }
 
     pub(crate) fn mpi(&self) -> &'static Mpi {
@@ -46,7 +57,13 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        users().count -= 1;
+        let mut users = users();
+        users.count -= 1;
+        if let Some(group) = &self.group
+            && let Some(at) = users.groups.iter().position(|it| it == group)
+        {
+            users.groups.remove(at);
+        }
     }
 }
 
@@ -72,6 +89,8 @@ pub(super) fn end_with_process(mpi: &'static Mpi) {
 #[derive(Debug, Default)]
 struct Users {
     count: usize,
+    /// The groups among them.
+    groups: Vec<String>,
     are_spoiled: bool,
     /// How long the last of them would wait for another.
     patience: Duration,
@@ -94,17 +113,21 @@ extern "C" fn end(code: c_int, _: *mut c_void) {
         return;
     }
     keeper::rest();
-    let (has_failed, can_end) = {
+    let (has_failed, is_spoiled) = {
         let users = users();
-        (code != 0 || users.count > 0, !users.are_spoiled)
+        // Those of groups that were left are held, too.
+        (code != 0 || users.count > parting::count(), users.are_spoiled)
     };
     if has_failed {
+        if code == 0 {
+            warn_of_launcher(mpi);
+        }
         return decline(mpi);
     }
-    match can_end {
-        true if end_together(mpi) => return,
-        true => {}
-        false => decline(mpi),
+    if is_spoiled {
+        decline(mpi);
+    } else if end_together(mpi) {
+        return;
     }
     leave_launcher();
 }
@@ -112,7 +135,11 @@ extern "C" fn end(code: c_int, _: *mut c_void) {
 /// Whether it has come to be.
 fn end_together(mpi: &'static Mpi) -> bool {
     let mut vigil = Vigil::begin();
-    all_come(mpi, &mut vigil) && keeper::end(|| vigil.is_in_vain())
+    if !all_come(mpi, &mut vigil) {
+        return false;
+    }
+    parting::finish(|| vigil.is_in_vain());
+    keeper::end(|| vigil.is_in_vain())
 }
 
 /// Tells `consort run` that this process has done its work, if that has started it.
@@ -123,6 +150,18 @@ fn leave_launcher() {
         // One that is gone has no use for it.
         let _ = table::take_leave(launcher);
     }
+}
+
+/// Says which groups this process has not left, if it would look as if all were well. `consort run` says that itself.
+fn warn_of_launcher(mpi: &'static Mpi) {
+    let groups = users().groups.join(", ");
+    if groups.is_empty() || std::env::var_os(LAUNCHER).is_some() {
+        return;
+    }
+    notice::warn(&format!(
+        "rank {} exits and has not left group {groups}: MPI's launcher may end the others, and may call that a success",
+        mpi.world.me
+    ));
 }
 
 /// Tells all others not to wait for this process.
@@ -210,6 +249,7 @@ impl Vigil {
 
 static USERS: Mutex<Users> = Mutex::new(Users {
     count: 0,
+    groups: Vec::new(),
     are_spoiled: false,
     patience: Duration::from_secs(600),
     processes: Vec::new(),

@@ -5,7 +5,8 @@
 //! like. If MPI does not come back to it, it is left there.
 //!
 //! In between the thread has MPI get on, now and then: what was sent by a rank that has left its group, or that computes,
-//! would be on its way until that rank calls MPI again.
+//! would be on its way until that rank calls MPI again. And it [looks after](parting) the communicators of groups that were
+//! left.
 
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -16,6 +17,7 @@ use consort_sys::origin::Origin;
 
 use super::ending;
 use super::library::Mpi;
+use super::parting;
 use crate::error::{Error, Result};
 
 /// The MPI of this process, which is begun unless that was done before. Who waits for that looks round now and then.
@@ -102,6 +104,7 @@ fn keep() {
     while matches!(*wait(lock(), NAP, |stage| matches!(stage, Stage::Begun(_))), Stage::Begun(_)) {
         // If it fails, those find out who need it.
         let _ = mpi.table.poke(mpi.world);
+        parting::look_after();
     }
     set(Stage::Resting);
     let resting = CHANGED.wait_while(lock(), |stage| matches!(stage, Stage::Resting));

@@ -1,6 +1,5 @@
 //! Finding the library, and beginning MPI with it.
 
-use std::env;
 use std::path::PathBuf;
 
 use consort_store::Deadline;
@@ -9,7 +8,9 @@ use consort_sys::dl::Library;
 use super::ending::Hold;
 use super::keeper;
 use super::table::{Comm, MpiError, Table};
+use crate::engines::Unusable;
 use crate::error::{Error, Result};
+use crate::places::{Places, Search};
 
 /// The MPI of this process. There is one, for as long as it lives.
 #[derive(Debug)]
@@ -67,26 +68,27 @@ impl Mpi {
     ///
     /// # Errors
     /// When there is none, or it cannot be used.
-    pub(crate) fn find() -> Result<(PathBuf, String), String> {
-        let (table, path) = Self::load()?;
-        let version = table.library_version().map_err(|it| format!("{}: {it}", path.display()))?;
+    pub(crate) fn find() -> Result<(PathBuf, String), Unusable> {
+        let (table, path) = Self::load(SEARCH.here())?;
+        let unusable = |error| Unusable::because(format!("{}: {error}", path.display()));
+        let version = table.library_version().map_err(unusable)?;
         Ok((path, version))
     }
 
-    fn load() -> Result<(Table, PathBuf), String> {
-        let library = Library::open(candidates()).map_err(|error| {
-            format!(
-                "no library with MPI's standard interface could be loaded ({error}); name it in {LIBRARY}"
-            )
+    fn load(Places { candidates, empty, is_named }: Places) -> Result<(Table, PathBuf), Unusable> {
+        let library = Library::open(candidates).map_err(|error| {
+            let error = Places::exhausted(empty, error.tried);
+            Unusable::not_loaded(NOT_LOADED, &error, if is_named { CORRECT } else { INSTALL })
         })?;
         let path = library.path().to_owned();
-        let table = Table::of(&library).map_err(|it| format!("{}: {it}", path.display()))?;
+        let unusable = |what| Unusable::because(format!("{} {what}", path.display()));
+        let table = Table::of(&library).map_err(unusable)?;
         Ok((table, path))
     }
 
     /// Finds it and begins it. Waits for all processes of the job to do the same.
     pub(super) fn begin() -> Result<Self, String> {
-        let (table, path) = Self::load()?;
+        let (table, path) = Self::load(SEARCH.here()).map_err(|unusable| unusable.to_string())?;
         let in_it = |error: MpiError| format!("{}: {error}", path.display());
         // One that has ended has begun, too, and ends a process that asks it anything else.
         let is_guest = table.has_begun().map_err(in_it)?;
@@ -102,21 +104,52 @@ impl Mpi {
     }
 }
 
-/// Where it may be: where the environment says; where the system looks; in the virtual environment that is
-/// active, which a package of PyPI puts it into.
-fn candidates() -> Vec<PathBuf> {
-    if let Some(path) = env::var_os(LIBRARY).filter(|path| !path.is_empty()) {
-        return vec![path.into()];
-    }
-    let folder = env::var_os("VIRTUAL_ENV").map(|folder| PathBuf::from(folder).join("lib"));
-    let there = folder.iter().flat_map(|folder| NAMES.map(|name| folder.join(name)));
-    NAMES.iter().map(PathBuf::from).chain(there).collect()
-}
-
+/// Where it is looked for: in clusters beside the launcher, on a laptop where PyPI's packages put it.
+const SEARCH: Search = Search {
+    variable: LIBRARY,
+    system: &NAMES,
+    programs: &["mpiexec"],
+    helpers: &["mpiexec.hydra", "hydra_pmi_proxy", "hydra_bstrap_proxy"],
+    below: |prefix| {
+        let files = NAMES.map(|name| prefix.join("lib").join(name));
+        files.into_iter().filter(|file| file.is_file()).collect()
+    },
+    pattern: "lib/libmpi_abi.so*",
+};
 /// The variable that names the library.
 pub(crate) const LIBRARY: &str = "CONSORT_MPI_LIBRARY";
+/// What is wrong where none can be loaded.
+const NOT_LOADED: &str = "no library with MPI's standard interface can be loaded";
+/// What to do where there is none.
+const INSTALL: &str = "install one (pip install mpich), or name it in CONSORT_MPI_LIBRARY";
+/// What to do where the one that is named is none.
+const CORRECT: &str = "correct CONSORT_MPI_LIBRARY, or unset it to have consort look by itself";
 /// What one is told who comes too late.
 const ENDED: &str = "the program has ended MPI, which begins once in a process: make groups before MPI_Finalize, or \
                      choose CONSORT_BACKEND=host after it";
 /// What the library is called. Without a number it is for linkers, but may be the library itself.
 const NAMES: [&str; 3] = ["libmpi_abi.so.1", "libmpi_abi.so.0", "libmpi_abi.so"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(path: &str, is_named: bool) -> String {
+        let places = Places { candidates: vec![path.into()], is_named, ..Places::default() };
+        Mpi::load(places).map(|(_, path)| path).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_no_mpi_is_not_taken_for_it() {
+        let expected = "libm.so.6 is no MPI with the standard's binary interface (MPI 5): it has no \
+                        MPI_Abi_get_version";
+        assert_eq!(told("libm.so.6", true), expected);
+    }
+
+    #[test]
+    fn one_is_not_told_to_name_what_is_named() {
+        let [named, looked_for] = [true, false].map(|is_named| told("/nowhere", is_named));
+        assert!(named.contains(": /nowhere: cannot open") && named.ends_with(CORRECT), "{named}");
+        assert!(looked_for.ends_with(INSTALL), "{looked_for}");
+    }
+}

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use consort_store::{Deadline, Secret};
 use consort_sys::host::HostId;
-use consort_sys::net::{choose, interfaces, route_to};
+use consort_sys::net::{choose, farthest, interfaces, route_to};
 
 use super::library::Mpi;
 use super::memory::Memory;
@@ -28,8 +28,8 @@ pub(crate) struct Introduced {
 /// Tells all ranks where they meet, or hears it from rank 0. All of them have to call it.
 ///
 /// # Errors
-/// When there is no MPI, or it does not connect these ranks; when rank 0 can open no place; when not all come
-/// before the deadline.
+/// When there is no MPI, or it does not connect these ranks; when a rank does not know where others reach it, or rank 0
+/// can open no place; when not all come before the deadline.
 pub(crate) fn introduce(
     rank: u32,
     world: u32,
@@ -37,8 +37,7 @@ pub(crate) fn introduce(
     until: Deadline,
 ) -> Result<Introduced> {
     let mpi = Mpi::open_as(rank, world, until, &mut || Ok(()))?;
-    let host = HostId::here().map_err(|error| Error::Host(error.into()))?;
-    let elsewhere = elsewhere(mpi, &host, interface, until)?;
+    let elsewhere = elsewhere(mpi, interface, until)?;
     let opened = (rank == 0).then(|| open(interface, elsewhere));
     let words = match &opened {
         Some(Ok((listener, secret))) => format!("{} {}", listener.address, secret.to_hex()),
@@ -81,36 +80,55 @@ fn open(interface: Option<&str>, elsewhere: Option<IpAddr>) -> Result<(Listening
 /// An address of another host that a process is on, if there is one: the way there is that to the others, too.
 fn elsewhere(
     mpi: &'static Mpi,
-    host: &HostId,
     interface: Option<&str>,
     until: Deadline,
 ) -> Result<Option<IpAddr>> {
-    let words = postcard::to_stdvec(host).expect("a host has a fixed form");
+    let mine = card(interface);
     let mut memory = Memory::default();
-    let card = memory.send.of(CARD);
-    card[..HASH].copy_from_slice(blake3::hash(&words).as_bytes());
-    card[HASH..].copy_from_slice(&own_address(interface)?.octets());
+    // One that has none shows that, instead of having the others wait for it.
+    memory.send.of(CARD).copy_from_slice(mine.as_ref().unwrap_or(&NO_CARD));
     let all = Task::GatherAll { mine: CARD, parts: Parts::Equal(CARD) };
-    let memory = carry_out(mpi, all, memory, until)?;
+    let shown = carry_out(mpi, all, memory, until);
+    let mine = mine?;
+    let memory = shown?;
     let cards = memory.receive.bytes().chunks_exact(CARD).take(mpi.world.world);
-    Ok(another_host(&memory.send.bytes()[..HASH], cards))
+    match cards.clone().position(|card| *card == NO_CARD) {
+        Some(rank) => {
+            let what = "does not know where other hosts reach it, and its own error says why";
+            Err(Error::Mpi(format!("rank {rank} {what}")))
+        }
+        None => Ok(another_host(&mine, cards)),
+    }
 }
 
-/// The address on the first of these cards that is another host's.
-fn another_host<'c>(mine: &[u8], mut cards: impl Iterator<Item = &'c [u8]>) -> Option<IpAddr> {
-    let card = cards.find(|card| card[..HASH] != *mine)?;
+/// What this process shows the others: which host it is on, and where they may reach it.
+fn card(interface: Option<&str>) -> Result<[u8; CARD]> {
+    let host = HostId::here().map_err(|error| Error::Host(error.into()))?;
+    let words = postcard::to_stdvec(&host).expect("a host has a fixed form");
+    let mut card = NO_CARD;
+    card[..HASH].copy_from_slice(blake3::hash(&words).as_bytes());
+    card[HASH..].copy_from_slice(&own_address(interface)?.octets());
+    Ok(card)
+}
+
+/// The address on the first of these cards that is of another host than mine.
+fn another_host<'c>(
+    mine: &[u8; CARD],
+    mut cards: impl Iterator<Item = &'c [u8]>,
+) -> Option<IpAddr> {
+    let card = cards.find(|card| card[..HASH] != mine[..HASH])?;
     let octets: [u8; 16] = card[HASH..].try_into().ok()?;
     Some(Ipv6Addr::from(octets).to_canonical())
 }
 
 /// Where other hosts may reach this one: over the interface that was asked for, or the one that leads to the rest of the
-/// world, or the first that leads anywhere.
+/// world, or else the one that can be reached from farthest away.
 fn own_address(interface: Option<&str>) -> Result<Ipv6Addr> {
     let address = match interface {
         Some(_) => choose(None, interface)?.address,
         None => match route_to(FAR_AWAY) {
             Ok(address) => address,
-            Err(_) => first_address()?,
+            Err(_) => outer_address()?,
         },
     };
     Ok(match address {
@@ -119,11 +137,10 @@ fn own_address(interface: Option<&str>) -> Result<Ipv6Addr> {
     })
 }
 
-/// The first address that leads out of this host, or that of loopback if there is none.
-fn first_address() -> Result<IpAddr> {
+/// The address that leads farthest out of this host, or that of loopback if there is none.
+fn outer_address() -> Result<IpAddr> {
     let all = interfaces().map_err(|error| Error::Host(error.into()))?;
-    let mut out = all.iter().filter(|it| it.up && !it.loopback).flat_map(|it| &it.addresses);
-    Ok(out.next().copied().unwrap_or(Ipv4Addr::LOCALHOST.into()))
+    Ok(farthest(&all).unwrap_or(Ipv4Addr::LOCALHOST.into()))
 }
 
 /// What rank 0 says.
@@ -154,6 +171,8 @@ const FAILED: &str = "!";
 const HASH: usize = blake3::OUT_LEN;
 /// Which host, and an address of it.
 const CARD: usize = HASH + 16;
+/// What one shows that has no card: nobody is at this address.
+const NO_CARD: [u8; CARD] = [0; CARD];
 /// Routes do not depend on it.
 const ANY_PORT: u16 = 9;
 /// An address that is nobody's, and of no network that a host is in: where packets to it would leave, those to most
@@ -167,23 +186,25 @@ const NAP: Duration = Duration::from_micros(200);
 mod tests {
     use super::*;
 
-    fn card(host: u8, address: &str) -> Vec<u8> {
+    fn of(host: u8, address: &str) -> [u8; CARD] {
         let address: IpAddr = address.parse().unwrap();
         let address = match address {
             IpAddr::V4(address) => address.to_ipv6_mapped(),
             IpAddr::V6(address) => address,
         };
-        [vec![host; HASH], address.octets().to_vec()].concat()
+        let mut card = [host; CARD];
+        card[HASH..].copy_from_slice(&address.octets());
+        card
     }
 
     #[test]
     fn the_way_to_the_first_process_of_another_host_is_asked_for() {
-        let cards = [card(1, "10.0.0.1"), card(1, "10.0.0.1"), card(2, "10.0.0.2"), card(3, "::3")];
-        let found = |me: usize| another_host(&cards[me][..HASH], cards.iter().map(Vec::as_slice));
+        let cards = [of(1, "10.0.0.1"), of(1, "10.0.0.1"), of(2, "10.0.0.2"), of(3, "::3")];
+        let found = |me: usize| another_host(&cards[me], cards.iter().map(<[u8; CARD]>::as_slice));
         assert_eq!(found(0), Some("10.0.0.2".parse().unwrap()));
         assert_eq!(found(2), Some("10.0.0.1".parse().unwrap()));
-        let here = || cards[..2].iter().map(Vec::as_slice);
-        assert_eq!(another_host(&cards[0][..HASH], here()), None);
+        let here = cards[..2].iter().map(<[u8; CARD]>::as_slice);
+        assert_eq!(another_host(&cards[0], here), None);
     }
 
     #[test]

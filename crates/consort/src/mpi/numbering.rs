@@ -1,10 +1,9 @@
 //! By which numbers MPI tells groups apart that are made at the same time.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use consort_store::{Deadline, Store};
-
-use super::table::MpiError;
+use consort_store::{Deadline, Error, Reply, Request, Result, Store};
 
 /// What the members of a new group agree on before MPI makes its communicators.
 ///
@@ -21,18 +20,17 @@ pub(crate) struct Numbering {
     pub(crate) group: String,
     /// Whether this process draws the numbers.
     pub(crate) is_first: bool,
-    /// How long the others wait for them.
-    pub(crate) until: Deadline,
+    /// How long the group may take.
+    pub(crate) timeout: Duration,
 }
 
 impl Numbering {
     /// Numbers for two communicators.
     ///
     /// # Errors
-    /// When the store cannot be asked, or the first member does not come in time.
-    pub(super) fn agree(&self) -> Result<[i32; 2], MpiError> {
-        let agreed = if self.is_first { self.draw() } else { self.hear() };
-        let drawn = agreed.map_err(|error| MpiError::new(WHAT, error.to_string()))?;
+    /// When the store does not answer, or the first member does not come until long after the time is up.
+    pub(super) fn agree(&self) -> Result<[i32; 2]> {
+        let drawn = if self.is_first { self.draw()? } else { self.hear()? };
         Ok([0, 1].map(|which| ((drawn % NUMBERS * 2 + which) % NUMBERS) as i32))
     }
 
@@ -44,14 +42,24 @@ impl Numbering {
         }
     }
 
-    fn draw(&self) -> consort_store::Result<u64> {
-        let drawn = self.store.add(DRAWN, 1)?.unsigned_abs();
-        self.store.set(&self.key(), &drawn.to_le_bytes())?;
+    fn draw(&self) -> Result<u64> {
+        // The handle may be of somebody in haste, and the store be about to move.
+        let until = Deadline::after(MOVING.min(self.timeout));
+        let reply = self.store.call(&Request::Add { key: DRAWN, delta: 1 }, until)?;
+        let Reply::Number(drawn) = reply else {
+            let (peer, reason) = ("the store".to_owned(), format!("it answered {reply:?}"));
+            return Err(Error::Lost { peer, reason });
+        };
+        let drawn = drawn.unsigned_abs();
+        let (key, value) = (&*self.key(), &drawn.to_le_bytes()[..]);
+        self.store.call(&Request::Set { key, value }, until)?;
         Ok(drawn)
     }
 
-    fn hear(&self) -> consort_store::Result<u64> {
-        let told = self.store.get(&self.key(), self.until)?;
+    fn hear(&self) -> Result<u64> {
+        // That the first member is late is for those to say who wait for the group, and see who is alive.
+        let until = Deadline::after(self.timeout.saturating_add(LONGER));
+        let told = self.store.get(&self.key(), until)?;
         // Whatever else somebody has written there is a number, too, and MPI does not bring those together.
         Ok(told.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
     }
@@ -63,22 +71,53 @@ impl Numbering {
 
 /// How often numbers were drawn.
 const DRAWN: &str = "mpi/drawn";
-/// What fails if it does.
-const WHAT: &str = "agreeing on numbers for MPI_Comm_create_group";
 /// How many every MPI has.
 const NUMBERS: u64 = 32_767;
+/// How long a standby may take to be the store.
+const MOVING: Duration = Duration::from_secs(15);
+/// How much longer somebody waits for the numbers than for the group.
+const LONGER: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::thread;
 
-    use consort_store::MemStore;
+    use consort_store::{MemStore, Missing};
 
     use super::*;
 
     fn member(store: &Arc<MemStore>, group: &str, is_first: bool) -> Numbering {
-        let until = Deadline::after(Duration::from_secs(10));
-        Numbering { store: store.clone(), group: group.to_owned(), is_first, until }
+        let timeout = Duration::from_secs(10);
+        Numbering { store: store.clone(), group: group.to_owned(), is_first, timeout }
+    }
+
+    /// A store that takes so long to change something, for somebody in haste.
+    #[derive(Debug)]
+    struct Slow {
+        store: Arc<MemStore>,
+        pause: Duration,
+    }
+
+    impl Store for Slow {
+        fn call(&self, request: &Request<'_>, until: Deadline) -> Result<Reply> {
+            if request.can_change() {
+                let waited = self.pause.min(until.remaining().unwrap_or(self.pause));
+                thread::sleep(waited);
+                if waited < self.pause {
+                    let (verb, missing) = (request.verb(), Missing::default());
+                    return Err(Error::Timeout { verb, waited, missing });
+                }
+            }
+            self.store.call(request, until)
+        }
+
+        fn duplicate(&self) -> Result<Arc<dyn Store>> {
+            self.store.duplicate()
+        }
+
+        fn patience(&self) -> Duration {
+            self.pause / 2
+        }
     }
 
     #[test]
@@ -87,7 +126,7 @@ mod tests {
         let mut all = Vec::new();
         for group in ["one", "another"] {
             let (first, second) = (member(&store, group, true), member(&store, group, false));
-            std::thread::scope(|scope| {
+            thread::scope(|scope| {
                 let waiting = scope.spawn(|| second.agree().unwrap());
                 let numbers = first.agree().unwrap();
                 assert_eq!(waiting.join().unwrap(), numbers);
@@ -111,10 +150,12 @@ mod tests {
     }
 
     #[test]
-    fn a_first_member_that_does_not_come_is_waited_for_until_the_deadline() {
-        let until = Deadline::after(Duration::from_millis(10));
-        let alone = Numbering { until, ..member(&Arc::new(MemStore::new()), "one", false) };
-        let error = alone.agree().unwrap_err();
-        assert!(error.to_string().contains("agreeing on numbers"), "{error}");
+    fn a_store_that_is_slow_is_waited_for_whoever_is_in_haste_elsewhere() {
+        let store = Arc::new(MemStore::new());
+        let slow = Slow { store: store.clone(), pause: Duration::from_millis(200) };
+        assert!(slow.add("else", 1).is_err(), "others do not wait");
+        let first = Numbering { store: Arc::new(slow), ..member(&store, "one", true) };
+        let numbers = first.agree().unwrap();
+        assert_eq!(member(&store, "one", false).agree().unwrap(), numbers);
     }
 }

@@ -6,6 +6,7 @@
 #![allow(unsafe_code, reason = "MPI is called here, and nowhere else")]
 
 mod functions;
+mod start;
 mod task;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -96,27 +97,31 @@ impl Table {
     /// The one in this library.
     ///
     /// # Errors
-    /// When it has not all functions that the standard says it has, or is of another version of the interface.
-    pub(super) fn of(library: &Library) -> Result<Self, MpiError> {
-        let missing = |name: &CStr| MpiError::new("loading MPI", format!("it has no {name:?}"));
+    /// When it has not all functions that the standard says it has, or is of another version of the interface: what is
+    /// to be said of it then.
+    pub(super) fn of(library: &Library) -> Result<Self, String> {
+        let missing = |name: &CStr| {
+            let name = name.to_string_lossy();
+            format!("is no MPI with the standard's binary interface (MPI 5): it has no {name}")
+        };
         let functions = Functions::of(library).map_err(missing)?;
         let table = Self { functions, on_error: OnceLock::new() };
         let (mut major, mut minor) = (0, 0);
         // SAFETY: both are numbers of this frame, which it writes.
         let code = unsafe { (table.functions.abi_version)(&mut major, &mut minor) };
-        table.check("MPI_Abi_get_version", code)?;
+        let silent = |error| format!("does not say which binary interface it has: {error}");
+        table.check("MPI_Abi_get_version", code).map_err(silent)?;
         match major {
             VERSION => Ok(table),
-            _ => Err(MpiError::new(
-                "loading MPI",
-                format!(
-                    "its binary interface is version {major}.{minor}, and this is for {VERSION}"
-                ),
+            // The standard's answer of a library that has another than the standard's.
+            -1 => Err(OF_ITS_OWN.to_owned()),
+            _ => Err(format!(
+                "has version {major}.{minor} of MPI's binary interface, and this is for {VERSION}"
             )),
         }
     }
 
-    /// Which MPI this is, in its own words: the first line of them.
+    /// Which MPI this is, in its own words: the first line of them, without what pads it.
     pub(super) fn library_version(&self) -> Result<String, MpiError> {
         let mut text = vec![0_u8; MAX_LIBRARY_VERSION_STRING];
         let mut len = 0;
@@ -125,8 +130,8 @@ impl Table {
         self.check("MPI_Get_library_version", code)?;
         text.truncate(usize::try_from(len).unwrap_or(0));
         let text = String::from_utf8_lossy(&text);
-        let first = text.lines().map(str::trim).find(|line| !line.is_empty());
-        Ok(first.unwrap_or("it does not say which").trim_end_matches('\0').to_owned())
+        let first = text.lines().map(unpadded).find(|line| !line.is_empty());
+        Ok(first.unwrap_or_else(|| "it does not say which".to_owned()))
     }
 
     /// Whether MPI has begun in this process, whoever has begun it.
@@ -216,132 +221,6 @@ impl Table {
         // SAFETY: the handle is of this frame; what it stands for MPI keeps for as long as it needs it.
         let code = unsafe { (self.functions.comm_free)(&mut comm.handle) };
         self.check("MPI_Comm_free", code)
-    }
-
-    /// Begins with an operation of all ranks, in which each takes part with its own memory.
-    pub(super) fn start(
-        &'static self,
-        comm: Comm,
-        task: Task,
-        mut memory: Memory,
-    ) -> Result<Pending, MpiError> {
-        let (reads, writes) = task.needs(comm.me, comm.world);
-        let send = memory.send.of(reads).as_ptr().cast();
-        let receive = memory.receive.of(writes).as_mut_ptr().cast();
-        let (comm, f) = (comm.handle, &self.functions);
-        let mut request = REQUEST_NULL;
-        let ask = &mut request;
-        // What is lent stays where it is until MPI is done with it: see `Pending`. That it is enough is checked
-        // above, for the parts as for the whole.
-        let (what, code) = match &task {
-            Task::Barrier => {
-                // SAFETY: it writes a handle of this frame.
-                ("MPI_Ibarrier", unsafe { (f.barrier)(comm, ask) })
-            }
-            Task::Combine { how, count } => {
-                let (count, kind) = (*count as Count, how.datatype);
-                // SAFETY: both have so many numbers, aligned for any.
-                let code = unsafe { (f.all_reduce)(send, receive, count, kind, how.op, comm, ask) };
-                ("MPI_Iallreduce", code)
-            }
-            Task::CombineAt { root, how, count } => {
-                let (count, kind, root) = (*count as Count, how.datatype, *root as c_int);
-                // SAFETY: both have so many numbers, aligned for any, the second on the root.
-                let code =
-                    unsafe { (f.reduce)(send, receive, count, kind, how.op, root, comm, ask) };
-                ("MPI_Ireduce", code)
-            }
-            Task::CombineParts { how, parts } => {
-                let Parts::Each { sizes, .. } = parts else {
-                    unreachable!("its parts are a list");
-                };
-                let (sizes, kind) = (sizes.as_ptr(), how.datatype);
-                // SAFETY: there are as many numbers to read as the list says together, and as many to write as
-                // it says of this rank; it has one for each rank, and stays with what is lent.
-                let code =
-                    unsafe { (f.reduce_scatter)(send, receive, sizes, kind, how.op, comm, ask) };
-                ("MPI_Ireduce_scatter", code)
-            }
-            Task::Spread { root, bytes } => {
-                let (bytes, root) = (*bytes as Count, *root as c_int);
-                // SAFETY: there are so many bytes.
-                ("MPI_Ibcast", unsafe { (f.broadcast)(receive, bytes, BYTE, root, comm, ask) })
-            }
-            Task::GatherAll { mine, parts: Parts::Equal(each) } => {
-                let (mine, each) = (*mine as Count, *each as Count);
-                // SAFETY: there are so many bytes to read, and as many of each rank to write.
-                let code =
-                    unsafe { (f.all_gather)(send, mine, BYTE, receive, each, BYTE, comm, ask) };
-                ("MPI_Iallgather", code)
-            }
-            Task::GatherAll { mine, parts: Parts::Each { sizes, places } } => {
-                let (mine, sizes, places) = (*mine as Count, sizes.as_ptr(), places.as_ptr());
-                // SAFETY: there are so many bytes to read, and as many to write as the lists say, which have a
-                // part of each rank and stay with what is lent.
-                let code = unsafe {
-                    (f.all_gather_v)(send, mine, BYTE, receive, sizes, places, BYTE, comm, ask)
-                };
-                ("MPI_Iallgatherv", code)
-            }
-            Task::Gather { root, mine, parts: Parts::Equal(each) } => {
-                let (mine, each, root) = (*mine as Count, *each as Count, *root as c_int);
-                // SAFETY: there are so many bytes to read, and on the root as many of each rank to write.
-                let code =
-                    unsafe { (f.gather)(send, mine, BYTE, receive, each, BYTE, root, comm, ask) };
-                ("MPI_Igather", code)
-            }
-            Task::Gather { root, mine, parts: Parts::Each { sizes, places } } => {
-                let (mine, root) = (*mine as Count, *root as c_int);
-                let (sizes, places) = (sizes.as_ptr(), places.as_ptr());
-                // SAFETY: as above, with lists that the root alone looks at, and which stay with what is lent.
-                let code = unsafe {
-                    (f.gather_v)(send, mine, BYTE, receive, sizes, places, BYTE, root, comm, ask)
-                };
-                ("MPI_Igatherv", code)
-            }
-            Task::Scatter { root, mine, parts: Parts::Equal(each) } => {
-                let (mine, each, root) = (*mine as Count, *each as Count, *root as c_int);
-                // SAFETY: on the root there are so many bytes of each rank to read, and as many to write as given.
-                let code =
-                    unsafe { (f.scatter)(send, each, BYTE, receive, mine, BYTE, root, comm, ask) };
-                ("MPI_Iscatter", code)
-            }
-            Task::Scatter { root, mine, parts: Parts::Each { sizes, places } } => {
-                let (mine, root) = (*mine as Count, *root as c_int);
-                let (sizes, places) = (sizes.as_ptr(), places.as_ptr());
-                // SAFETY: as above, with lists that the root alone looks at, and which stay with what is lent.
-                let code = unsafe {
-                    (f.scatter_v)(send, sizes, places, BYTE, receive, mine, BYTE, root, comm, ask)
-                };
-                ("MPI_Iscatterv", code)
-            }
-            Task::Exchange { sent: Parts::Equal(sent), received: Parts::Equal(received) } => {
-                let (sent, received) = (*sent as Count, *received as Count);
-                // SAFETY: there are so many bytes for each rank to read, and as many of each to write as given.
-                let code =
-                    unsafe { (f.all_to_all)(send, sent, BYTE, receive, received, BYTE, comm, ask) };
-                ("MPI_Ialltoall", code)
-            }
-            Task::Exchange {
-                sent: Parts::Each { sizes: out, places: from },
-                received: Parts::Each { sizes: come, places: to },
-            } => {
-                let (out, from) = (out.as_ptr(), from.as_ptr());
-                let (come, to) = (come.as_ptr(), to.as_ptr());
-                // SAFETY: there is as much to read and to write as the lists say, which have a part of each rank
-                // and stay with what is lent.
-                let code = unsafe {
-                    (f.all_to_all_v)(send, out, from, BYTE, receive, come, to, BYTE, comm, ask)
-                };
-                ("MPI_Ialltoallv", code)
-            }
-            Task::Exchange { .. } | Task::Message { .. } => {
-                unreachable!("both parts are of one form, and a message is no operation of all")
-            }
-        };
-        let pending = Pending::new(self, request, task, memory);
-        self.check(what, code)?;
-        Ok(pending)
     }
 
     /// Begins to send the first bytes of memory to a rank. If that is to be done only when the rank has begun to
@@ -536,6 +415,12 @@ impl Drop for Pending {
     }
 }
 
+/// A line without the space in it that has it in columns, and what is behind its end in C.
+fn unpadded(line: &str) -> String {
+    let words: Vec<&str> = line.trim_end_matches('\0').split_whitespace().collect();
+    words.join(" ")
+}
+
 /// Leaves it to MPI to return the error.
 extern "C" fn be_quiet(_: *mut Handle, _: *mut c_int) {}
 
@@ -568,8 +453,38 @@ pub(super) fn at_exit(act: extern "C" fn(c_int, *mut c_void)) {
 
 /// Tells whoever has started this process, by the descriptor that MPI uses for it, too, that it leaves MPI.
 pub(super) fn take_leave(launcher: RawFd) -> io::Result<()> {
-    // SAFETY: the descriptor was inherited for this, and MPI, which uses it, has not ended: it is open. If it were
-    // not, the system would say so.
+    // It comes from the environment, where anything may be.
+    if launcher < 0 {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: it is none of the numbers that are no descriptor. It was inherited for this, and MPI, which uses it, has
+    // not ended: it is open. If it were not, the system would say so.
     let launcher = unsafe { BorrowedFd::borrow_raw(launcher) };
     send(launcher, b"cmd=finalize\n", SendFlags::NOSIGNAL).map(drop).map_err(io::Error::from)
+}
+
+/// What is said of a library that has another interface than the standard's.
+const OF_ITS_OWN: &str =
+    "is an MPI with an interface of its own, not the standard's: name its libmpi_abi.so";
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn the_launcher_is_told_by_its_descriptor_and_no_other_number_is_taken_for_one() {
+        let (mine, mut launchers) = UnixStream::pair().unwrap();
+        take_leave(mine.as_raw_fd()).unwrap();
+        drop(mine);
+        let mut told = String::new();
+        launchers.read_to_string(&mut told).unwrap();
+        assert_eq!(told, "cmd=finalize\n");
+        for none in [-1, RawFd::MIN] {
+            assert_eq!(take_leave(none).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        }
+    }
 }

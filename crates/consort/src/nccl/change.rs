@@ -12,6 +12,19 @@ use super::making::{Manner, Seat, needed_image};
 use super::table::{Answer, Handle, Made, Slot};
 
 /// What happens to what a communicator has in progress when it is shrunk.
+///
+/// ```no_run
+/// use consort::nccl::{Comm, Result, Shrink};
+///
+/// /// Goes on without ranks that have died: all that are left call this, with the same list.
+/// fn without(comm: Comm, dead: &[u32]) -> Result<Comm> {
+///     let rest = comm.shrink(dead, Shrink::Abort, None)?;
+///     // Nothing of it will ever be done.
+///     comm.abort()?;
+///     Ok(rest)
+/// }
+/// # let _ = without;
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shrink {
     /// Nothing: all of it has been done.

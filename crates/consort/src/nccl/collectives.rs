@@ -21,7 +21,7 @@ use super::table::Move;
 /// the work does. Whoever calls them promises the same for each:
 ///
 /// - What is sent and what is received is memory that the device can reach, until the work is done: until the stream
-///   was waited for, or the communicator has been aborted.
+///   was waited for, also where the communicator has been aborted, which ends work soon and not at once.
 /// - Until then nobody writes to what is sent, nobody reads or writes what is received, except for calls on the same
 ///   stream.
 /// - The other ranks' calls are the same. NCCL does not compare them: of lengths that differ comes memory that is

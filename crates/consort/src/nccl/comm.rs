@@ -240,8 +240,9 @@ impl Comm {
     }
 
     /// Ends at once, whatever is in progress, on this rank alone. Other threads that wait in a call of it get an
-    /// error, also where NCCL itself waits. Their calls are over when this returns, and so is what was on streams. A
-    /// group that another thread has open with it is waited for, until [`Config::timeout`]. An abort of what has ended
+    /// error, also where NCCL itself waits. Their calls are over when this returns. What was put on streams comes to its
+    /// end soon: they are still to be waited for before its memory is used for anything else, or given back. A group
+    /// that another thread has open with it is waited for, until [`Config::timeout`]. An abort of what has ended
     /// does nothing.
     ///
     /// # Errors

@@ -14,15 +14,16 @@ use super::version::Version;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a call failed. [`kind`](Self::kind) sorts the variants into the few cases that code acts on.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// There is no NCCL, or it cannot be loaded.
-    #[error(
-        "NCCL cannot be loaded: {0}. Install it (pip install nvidia-nccl-cu12, or the system's libnccl2), or name \
-         the file in CONSORT_NCCL_LIBRARY"
-    )]
+    #[error("NCCL cannot be loaded: {0}; {advice}", advice = INSTALL)]
     NotLoaded(NotLoaded),
+
+    /// What `CONSORT_NCCL_LIBRARY` names cannot be loaded.
+    #[error("NCCL cannot be loaded: {0}; {advice}", advice = CORRECT)]
+    NamedNotLoaded(NotLoaded),
 
     /// What was loaded is not NCCL.
     #[error("{path} is not NCCL: {reason}", path = path.display())]
@@ -112,6 +113,13 @@ pub enum Error {
     },
 }
 
+impl fmt::Debug for Error {
+    /// As it is shown: `main` prints the `Debug` form of the error it returns.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl Error {
     /// NCCL's own code, if it was NCCL that said no.
     pub fn code(&self) -> Option<Code> {
@@ -134,9 +142,10 @@ impl Error {
             Self::Argument { .. } => ErrorKind::Mistake,
             Self::Deadline { .. } | Self::Busy { .. } => ErrorKind::Deadline,
             Self::Ended { .. } | Self::GivenUp { .. } => ErrorKind::Aborted,
-            Self::NotLoaded(_) | Self::NotNccl { .. } | Self::NeedsVersion { .. } => {
-                ErrorKind::System
-            }
+            Self::NotLoaded(_)
+            | Self::NamedNotLoaded(_)
+            | Self::NotNccl { .. }
+            | Self::NeedsVersion { .. } => ErrorKind::System,
             Self::Failed(failure) => match failure.code {
                 Code::INVALID_ARGUMENT | Code::INVALID_USAGE => ErrorKind::Mistake,
                 Code::REMOTE_ERROR => ErrorKind::PeerGone,
@@ -150,6 +159,13 @@ impl Error {
         Self::Argument { function, reason: reason.into() }
     }
 }
+
+/// What to do where there is none.
+pub(crate) const INSTALL: &str = "install it (pip install nvidia-nccl-cu12, or the system's libnccl2), or name the \
+                                  file in CONSORT_NCCL_LIBRARY";
+/// What to do where the one that is named is none.
+pub(crate) const CORRECT: &str =
+    "correct CONSORT_NCCL_LIBRARY, or unset it to have consort look by itself";
 
 /// What NCCL said when a function of it failed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -22,6 +22,37 @@ use super::table::RawId;
 /// assert!(error.to_string().contains("an id has 128 bytes, not 5"));
 /// # Ok::<(), consort::nccl::Error>(())
 /// ```
+///
+/// To bring it to the others, the ranks of a group have a store:
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use consort::nccl::UniqueId;
+/// use consort::{Deadline, Store};
+///
+/// /// The id, on all ranks: on the one that has made it, and on those that wait for it.
+/// fn shared(
+///     store: &dyn Store,
+///     made: Option<&UniqueId>,
+/// ) -> Result<UniqueId, Box<dyn std::error::Error>> {
+///     // It is good for one communicator: the next has a key of its own.
+///     let key = "nccl/id/gradients";
+///     if let Some(id) = made {
+///         store.set(key, id.as_bytes())?;
+///     }
+///     let bytes = store.get(key, Deadline::after(Duration::from_secs(60)))?;
+///     Ok(UniqueId::from_bytes(&bytes)?)
+/// }
+///
+/// # let group = consort::Builder::new().rank(0).world(1).init()?;
+/// # let made = UniqueId::from_bytes(&[7; 128])?;
+/// assert_eq!(shared(&**group.store(), Some(&made))?, made);
+/// assert_eq!(shared(&**group.store(), None)?, made);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// [`Bootstrap`] makes one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct UniqueId([u8; UniqueId::LEN]);
 

@@ -5,14 +5,15 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use consort_sys::dl::{self, NotLoaded};
+use consort_sys::dl;
 
 use super::code::Code;
 use super::error::{Error, Failure, Result};
 use super::feature::Feature;
-use super::find::places;
+use super::find::SEARCH;
 use super::table::{Absent, Answer, FUNCTIONS, Handle, Table};
 use super::version::Version;
+use crate::places::Places;
 
 /// An NCCL that was loaded. It stays so for as long as the process lives, and is loaded once.
 ///
@@ -49,8 +50,7 @@ impl Library {
         if let Some(library) = FOUND.get() {
             return Ok(*library);
         }
-        let places = places(|name| std::env::var_os(name));
-        let library = Self::first(places.candidates, places.empty)?;
+        let library = Self::first(SEARCH.here())?;
         Ok(*FOUND.get_or_init(|| library))
     }
 
@@ -59,10 +59,10 @@ impl Library {
     /// # Errors
     /// When it cannot be loaded, or is not NCCL.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
-        Self::first(vec![path.into()], Vec::new())
+        Self::first(Places { candidates: vec![path.into()], ..Places::default() })
     }
 
-    fn first(candidates: Vec<PathBuf>, empty: Vec<PathBuf>) -> Result<Self> {
+    fn first(Places { candidates, empty, is_named }: Places) -> Result<Self> {
         let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
         let mut tried = Vec::new();
         for path in candidates {
@@ -78,8 +78,8 @@ impl Library {
                 Err(error) => tried.extend(error.tried),
             }
         }
-        tried.extend(empty.into_iter().map(|path| (path, "there is none".to_owned())));
-        Err(Error::NotLoaded(NotLoaded { tried }))
+        let not_loaded = if is_named { Error::NamedNotLoaded } else { Error::NotLoaded };
+        Err(not_loaded(Places::exhausted(empty, tried)))
     }
 
     fn of(found: &dl::Library) -> Result<Self> {
@@ -236,5 +236,19 @@ mod tests {
         let error = Library::open("/nowhere/libnccl.so.2").unwrap_err().to_string();
         assert!(error.contains("/nowhere/libnccl.so.2: cannot open shared object file"), "{error}");
         assert!(error.contains("pip install nvidia-nccl-cu12"), "{error}");
+    }
+
+    #[test]
+    fn what_is_named_and_not_there_is_to_be_corrected() {
+        let candidates = vec![PathBuf::from("/nowhere/libnccl.so.2")];
+        let places = Places { candidates, is_named: true, ..Places::default() };
+        let error = Library::first(places).unwrap_err().to_string();
+        assert!(error.contains("/nowhere/libnccl.so.2: cannot open shared object file"), "{error}");
+        assert!(
+            error.ends_with(
+                "; correct CONSORT_NCCL_LIBRARY, or unset it to have consort look by itself"
+            ),
+            "{error}"
+        );
     }
 }

@@ -96,6 +96,17 @@ impl fmt::Debug for Memory {
 
 /// Memory that a communicator knows, and so can use without copies. It is forgotten when this is dropped, which waits
 /// until NCCL has; if it does not, memory of its own is kept until the communicator has ended.
+///
+/// ```no_run
+/// use consort::nccl::{Comm, Memory};
+///
+/// # fn use_often(comm: &Comm) -> consort::nccl::Result<()> {
+/// let memory = Memory::new(comm.library(), 1 << 20)?;
+/// let known = comm.register(&memory)?;
+/// // … calls with this memory, and streams that are done with them …
+/// known.forget()
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "the memory is forgotten when this is dropped"]
 pub struct Registration {

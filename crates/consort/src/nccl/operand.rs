@@ -79,7 +79,9 @@ pub(super) fn factor(function: &'static str, dtype: Dtype, factor: f64) -> Resul
     macro_rules! whole {
         ($type:ty) => {{
             let number = factor as $type;
-            (number as f64 == factor).then_some(number.to_ne_bytes().to_vec())
+            // What is too large becomes the largest there is, and that may be the same as an f64.
+            let fits = factor < <$type>::MAX as f64 + 1.0;
+            (fits && number as f64 == factor).then_some(number.to_ne_bytes().to_vec())
         }};
     }
     let bytes = match dtype {
@@ -163,11 +165,18 @@ mod tests {
         assert_eq!(factor("f", Dtype::F64, 0.1).unwrap(), 0.1_f64.to_ne_bytes());
         assert_eq!(first(Dtype::I8, -3.0).unwrap(), (-3_i8) as u8);
         assert_eq!(first(Dtype::F8E5m2, 1.0).unwrap(), 0x3c);
+        let (least, most) = (-2_f64.powi(63), 2_f64.powi(64) - 2048.0);
+        assert_eq!(factor("f", Dtype::I64, least).unwrap(), i64::MIN.to_ne_bytes());
+        assert_eq!(factor("f", Dtype::U64, most).unwrap(), (u64::MAX - 2047).to_ne_bytes());
+        assert_eq!(first(Dtype::U8, 255.0).unwrap(), 255);
         for (dtype, number) in [
             (Dtype::I32, 0.5),
             (Dtype::U8, -1.0),
             (Dtype::U8, 256.0),
             (Dtype::I64, f64::NAN),
+            (Dtype::I64, 2_f64.powi(63)),
+            (Dtype::U64, 2_f64.powi(64)),
+            (Dtype::I32, 2_f64.powi(31)),
             (Dtype::C64, 1.0),
         ] {
             assert!(first(dtype, number).is_err(), "{number} as {dtype}");

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use consort_testkit::{Skip, skip};
 
-use super::find::places;
+use super::find::SEARCH;
 use super::*;
 
 #[test]
@@ -144,7 +144,7 @@ pub(super) fn real() -> Result<Library, Skip> {
     let environment = root.canonicalize().unwrap().join("target/venv-nccl");
     let active = |name: &str| (name == "VIRTUAL_ENV").then(|| OsString::from(&environment));
     let wheels: Vec<PathBuf> =
-        places(active).candidates.into_iter().filter(|it| it.is_absolute()).collect();
+        SEARCH.places(active, None).candidates.into_iter().filter(|it| it.is_absolute()).collect();
     assert_eq!(wheels.len(), 1, "{wheels:?}");
     Ok(Library::open(&wheels[0]).unwrap())
 }

@@ -15,6 +15,22 @@ use super::version::Version;
 /// Memory of each rank that all ranks of a communicator know. It is forgotten when this is dropped, which all ranks do
 /// alike, before they end the communicator, and which waits until NCCL has forgotten it; if it does not, memory of its
 /// own is kept until the communicator has ended.
+///
+/// ```no_run
+/// use consort::nccl::{Comm, Memory, WindowOptions};
+///
+/// # fn reach(comm: &Comm) -> consort::nccl::Result<()> {
+/// let memory = Memory::new(comm.library(), 1 << 20)?;
+/// let window = comm.window(&memory, WindowOptions { symmetric: true, ..WindowOptions::default() })?;
+/// for peer in 0..comm.world() {
+///     match comm.peer_pointer(&window, peer, 4096)?.is_null() {
+///         true => println!("rank {peer} has to be reached by put_signal"),
+///         false => println!("the second page of rank {peer} can be read and written from here"),
+///     }
+/// }
+/// window.forget()
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "the memory is forgotten when this is dropped"]
 pub struct Window {
@@ -43,6 +59,18 @@ pub struct WindowOptions {
 }
 
 /// Signals to wait for.
+///
+/// ```no_run
+/// use consort::nccl::{Comm, Signals, Stream};
+///
+/// # fn hear_all(comm: &Comm) -> consort::nccl::Result<()> {
+/// // Two of each other rank, whichever comes first.
+/// let others = (0..comm.world()).filter(|&peer| peer != comm.rank());
+/// let twice = |peer| Signals { count: 2, peer, signal: 0, context: 0 };
+/// let awaited: Vec<Signals> = others.map(twice).collect();
+/// comm.wait_signal(&awaited, Stream::DEFAULT)
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signals {
     /// How many.
@@ -134,7 +162,30 @@ impl Comm {
         self.find("ncclGetLsaMultimemDevicePointer", window, Place::AllNear, offset)
     }
 
-    /// Writes to a peer's part of a window, at an offset, and tells it. Since 2.29.2.
+    /// Writes to a peer's part of a window, at an offset, and tells it. What is written comes from memory of a
+    /// symmetric window, too. Since 2.29.2.
+    ///
+    /// ```no_run
+    /// use consort::Dtype;
+    /// use consort::nccl::{Comm, Memory, Signals, Stream, WindowOptions};
+    ///
+    /// # fn pass_on(comm: &Comm) -> consort::nccl::Result<()> {
+    /// let (rank, world) = (comm.rank(), comm.world());
+    /// let (right, left) = ((rank + 1) % world, (rank + world - 1) % world);
+    /// // The first page is what this rank gives, the second is for what its left neighbour does.
+    /// let memory = Memory::new(comm.library(), 2 * 4096)?;
+    /// let window = comm.window(&memory, WindowOptions { symmetric: true, ..WindowOptions::default() })?;
+    ///
+    /// // SAFETY: only its address and its length are used.
+    /// let mine = unsafe { memory.view() }.slice(0..4096).into();
+    /// // SAFETY: nobody writes to the first page of any rank, nor looks at the second before the signal has come.
+    /// unsafe { comm.put_signal(mine, Dtype::U8, right, &window, 4096, (0, 0), Stream::DEFAULT) }?;
+    /// let from_left = Signals { count: 1, peer: left, signal: 0, context: 0 };
+    /// comm.wait_signal(&[from_left], Stream::DEFAULT)?;
+    /// // … when the stream is done the left neighbour's page is here, and this rank's page has left …
+    /// # window.forget()
+    /// # }
+    /// ```
     ///
     /// # Safety
     /// As for [moving data](Self#moving-data), of what is read; and the peer expects what is written there, and

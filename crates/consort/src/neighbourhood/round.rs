@@ -60,13 +60,14 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// A door is closed most likely because who stood there has ended.
+    /// A door is closed most likely because who stood there has ended, or has given up, and says why in a
+    /// moment.
     fn explain(&self, why: Error) -> Error {
         let Error::Sharing(PassError::Closed { rank, .. }) = why else { return why };
         let member = self.here.iter().find(|member| member.rank == rank);
         match member.filter(|member| Life::of(member.process).sign() == Sign::Ended) {
             Some(member) => PassError::Ended { rank, process: member.process }.into(),
-            None => why,
+            None => self.word_of_who_gave_up(Deadline::after(A_MOMENT)).unwrap_or(why),
         }
     }
 
@@ -124,11 +125,7 @@ impl<'a> Round<'a> {
     fn look_round(&self, lives: &[Life]) -> Result<()> {
         // Looked for first: what they have said before is heard below.
         let ended = lives.iter().position(|life| life.sign() == Sign::Ended);
-        match self.meeting.get(GIVEN_UP, Deadline::now()) {
-            Ok(told) => return Err(read_why(&told).unwrap_or_else(Error::Argument)),
-            Err(StoreError::Timeout { .. }) => {}
-            Err(other) => return Err(other.into()),
-        }
+        self.hear_who_gave_up()?;
         match ended.map(|index| self.here[index]) {
             None => Ok(()),
             Some(member) => {
@@ -136,6 +133,23 @@ impl<'a> Round<'a> {
                 Err(PassError::Ended { rank, process }.into())
             }
         }
+    }
+
+    /// Hears whether somebody has given up.
+    ///
+    /// # Errors
+    /// What that one has told; and when the store fails.
+    pub(super) fn hear_who_gave_up(&self) -> Result<()> {
+        match self.meeting.get(GIVEN_UP, Deadline::now()) {
+            Ok(told) => Err(read_why(&told).unwrap_or_else(Error::Argument)),
+            Err(StoreError::Timeout { .. }) => Ok(()),
+            Err(other) => Err(other.into()),
+        }
+    }
+
+    /// What somebody has told who gave up, if that is told until then.
+    fn word_of_who_gave_up(&self, until: Deadline) -> Option<Error> {
+        read_why(&self.meeting.get(GIVEN_UP, until).ok()?).ok()
     }
 }
 
@@ -155,3 +169,5 @@ fn key(what: &str, rank: u32) -> String {
 const GIVEN_UP: &str = "given up";
 /// How often to look whether those who are waited for are alive.
 const SLICE: Duration = Duration::from_millis(100);
+/// How long to wait for the word of a rank that has closed its door.
+const A_MOMENT: Duration = Duration::from_secs(1);

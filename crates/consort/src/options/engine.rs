@@ -20,7 +20,8 @@ use std::str::FromStr;
 #[non_exhaustive]
 pub enum Engine {
     /// `auto`: the ranks themselves, as with [`Host`](Self::Host); but MPI where the ranks that its launcher has
-    /// started are on several hosts and have met [by it](crate::init).
+    /// started are on several hosts and have met [by it](crate::init), unless it is said what their own ways are to be
+    /// like: by a [`Transport`](crate::Transport), an algorithm, a number of streams, encryption or checksums.
     #[default]
     Auto,
     /// `host`: the processors of the ranks, over the [`Transport`](crate::Transport) that there is. Calls on the
@@ -32,7 +33,8 @@ pub enum Engine {
     /// `nccl`: as [`Auto`](Self::Auto), for ranks that have a device each: one without NCCL, or without a device,
     /// is named to all of them at the beginning and not by its first call there.
     Nccl,
-    /// `fake`: nobody. Each process pretends to be one of the ranks, as in [`Group::fake`](crate::Group::fake).
+    /// `fake`: nobody. Each process pretends to be one of the ranks, as in [`Group::fake`](crate::Group::fake): to try
+    /// a program of many ranks without the others. Results are not computed.
     Fake,
 }
 

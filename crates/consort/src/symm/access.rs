@@ -176,6 +176,18 @@ impl<T: Plain> Symmetric<T> {
 }
 
 /// A rank's window, which nobody else reads or writes while this lives.
+///
+/// ```
+/// # let group = consort::Builder::new().rank(0).world(1).init()?;
+/// let memory = group.symmetric::<u32>(3)?;
+/// let mut mine = memory.local()?;
+/// mine.copy_from_slice(&[7, 5, 6]);
+/// mine.sort_unstable();
+/// assert_eq!(mine.rank(), memory.rank());
+/// drop(mine); // and now others get in
+/// assert_eq!(memory.peer(0)?[..], [5, 6, 7]);
+/// # Ok::<(), consort::Error>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "others get in when this is dropped"]
 pub struct Window<'a, T> {

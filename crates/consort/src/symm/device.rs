@@ -9,12 +9,11 @@ use super::anywhere::{SymmetricMemory, check_bytes, check_channel, check_space};
 use super::options::Options;
 use super::rendezvous::{Card, Kind, Trouble, exchange};
 use super::wait::Wait;
-use crate::backend::{Bell, Missed, Nccl, Side};
+use crate::backend::{Bell, Missed, Nccl, Part, Side};
 use crate::device::Device;
 use crate::engine::Stakes;
 use crate::error::{Error, Result};
 use crate::group::{Group, Rank};
-use crate::nccl;
 
 /// A rank's hold on symmetric memory of devices: as many bytes on the device of each rank.
 ///
@@ -88,16 +87,16 @@ impl Group {
             places: [0; 2],
         };
         let taken = take(engine, device, bytes, options);
-        let (memory, reason) = match taken {
-            Ok(memory) => (Some(memory), None),
+        let (part, reason) = match taken {
+            Ok(part) => (Some(part), None),
             Err((trouble, reason)) => {
                 card.trouble = Some(trouble);
                 (None, Some(Error::Argument(format!("group {}: {reason}", self.name()))))
             }
         };
         exchange(self, &card, reason)?;
-        let memory = memory.expect("who has taken nothing was refused");
-        let side = engine.open(self, number, bytes, memory)?;
+        let part = part.expect("who has taken nothing was refused");
+        let side = engine.open(self, number, bytes, part)?;
         Ok(DeviceSymmetric { group: self.clone(), side, channels })
     }
 }
@@ -108,7 +107,7 @@ fn take(
     device: &Device,
     bytes: usize,
     options: &Options,
-) -> Result<nccl::Memory, (Trouble, String)> {
+) -> Result<Part, (Trouble, String)> {
     let (mine, theirs) = (engine.device().number(), device.number());
     if mine != theirs {
         let reason =

@@ -67,6 +67,17 @@ impl<T: Plain> Symmetric<T> {
 
     /// How many signals of a rank have come that were not waited for yet.
     ///
+    /// ```
+    /// # let group = consort::Builder::new().rank(0).world(1).init()?;
+    /// let memory = group.symmetric::<u8>(0)?;
+    /// memory.put_signal(0, 1)?;
+    /// if memory.signals(0, 1)? > 0 {
+    ///     memory.wait_signal(0, 1)?; // does not wait
+    /// }
+    /// assert_eq!(memory.signals(0, 1)?, 0);
+    /// # Ok::<(), consort::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When there is no such rank or channel, or the group has ended.
     pub fn signals(&self, from: impl Into<Rank>, channel: usize) -> Result<u32> {

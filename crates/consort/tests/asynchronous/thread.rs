@@ -1,12 +1,12 @@
 //! The thread that carries out asynchronous calls.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use consort::ReduceOp;
-use consort_testkit::{Case, conformance};
+use consort_testkit::{Case, await_threads, conformance, threads_called};
 
-use crate::meet::{LARGE, LONG, meet, mine};
+use crate::meet::{LARGE, meet, mine};
 
 conformance! { [shm tcp mixed]
     there_is_one_thread_for_all_groups_and_none_without_asynchronous_calls
@@ -14,45 +14,27 @@ conformance! { [shm tcp mixed]
     a_thread_that_has_nothing_to_do_sleeps
 }
 
-/// How many threads of this process are there for asynchronous calls.
-fn threads() -> usize {
-    let names = fs::read_dir("/proc/self/task").unwrap().filter_map(|task| {
-        // A thread may end while one looks.
-        fs::read_to_string(task.ok()?.path().join("comm")).ok()
-    });
-    names.filter(|name| name.trim_end() == "consort").count()
-}
-
-/// The system shows with some delay that a thread has begun or ended.
-fn await_threads(count: usize) {
-    let until = Instant::now() + LONG;
-    while threads() != count {
-        assert!(Instant::now() < until, "{} threads instead of {count}", threads());
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 fn there_is_one_thread_for_all_groups_and_none_without_asynchronous_calls(case: Case) {
     case.run(2, |ctx| {
         let group = meet(ctx);
         let groups: Vec<_> = (0..3).map(|_| group.split(Some(0), 0).unwrap().unwrap()).collect();
         group.barrier().unwrap();
-        assert_eq!(threads(), 0);
+        assert_eq!(threads_called(NAME), 0);
         for _ in 0..3 {
             for group in &groups {
                 group.all_reduce_async(mine(group, 100), ReduceOp::Sum).unwrap().wait().unwrap();
             }
-            await_threads(1);
+            await_threads(NAME, 1);
         }
         group.barrier().unwrap();
         drop(groups);
-        await_threads(0);
+        await_threads(NAME, 0);
 
         // It comes again when it is needed.
         group.all_reduce_async(mine(&group, 100), ReduceOp::Sum).unwrap().wait().unwrap();
-        await_threads(1);
+        await_threads(NAME, 1);
         drop(group);
-        await_threads(0);
+        await_threads(NAME, 0);
     });
 }
 
@@ -62,7 +44,7 @@ fn a_group_that_is_dropped_with_calls_on_their_way_is_left_when_they_are_done(ca
         let work = group.all_reduce_async(mine(&group, LARGE), ReduceOp::Sum).unwrap();
         drop(group);
         assert_eq!(work.wait().unwrap(), vec![3.0; LARGE]);
-        await_threads(0);
+        await_threads(NAME, 0);
     });
 }
 
@@ -86,3 +68,6 @@ fn processor_time() -> u64 {
     let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
+
+/// The thread for asynchronous calls.
+const NAME: &str = "consort";

@@ -11,6 +11,7 @@ mod groups;
 mod losses;
 mod meeting;
 mod moments;
+mod pieces;
 
 use consort::{Builder, Engine, Group, ReduceOp, Transport};
 use consort_testkit::{Context, Ranks, Skip};

@@ -2,8 +2,9 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
+use std::time::{Duration, Instant};
 
-use consort::{Engine, Error, Transport};
+use consort::{Builder, Engine, Error, Transport};
 use consort_sys::dl::Library;
 use consort_testkit::{Mpi, Ranks, skip};
 
@@ -26,6 +27,62 @@ fn a_program_that_mpiexec_starts_needs_no_place_and_no_secret() {
 }
 
 #[test]
+fn a_rank_whose_interface_is_not_there_is_named_at_once() {
+    let ranks = match ranks(3) {
+        Ok(ranks) => ranks,
+        Err(reason) => return skip(reason),
+    };
+    let errors = ranks.start(|ctx| {
+        let builder = Builder::from_environment().unwrap().engine(Engine::Mpi);
+        let builder = if ctx.rank() == 1 { builder.interface("nosuch0") } else { builder };
+        let began = Instant::now();
+        let error = builder.init().unwrap_err();
+        assert!(began.elapsed() < Duration::from_secs(30), "the deadline came first");
+        error.to_string()
+    });
+    let errors = errors.expect_all();
+    assert!(errors[1].contains("\"nosuch0\" is neither an interface nor"), "{errors:?}");
+    for rank in [0, 2] {
+        let told = "rank 1 does not know where other hosts reach it";
+        assert!(errors[rank].contains(told), "{errors:?}");
+    }
+}
+
+#[test]
+fn the_library_is_found_beside_the_launcher_that_was_called_by_its_path() {
+    let ranks = match ranks(2) {
+        // Empty is as if it were not there.
+        Ok(ranks) => ranks.env("CONSORT_BACKEND", "mpi").env("CONSORT_MPI_LIBRARY", ""),
+        Err(reason) => return skip(reason),
+    };
+    let found = ranks.start(|_| {
+        let group = consort::init().unwrap();
+        works(&group);
+        consort::engines::mpi().unwrap().version
+    });
+    for version in found.expect_all() {
+        assert_eq!(version, "MPICH Version: 5.0.2");
+    }
+}
+
+#[test]
+fn an_mpi_with_an_interface_of_its_own_is_told_from_the_standards() {
+    let mpi = match Mpi::find() {
+        Ok(mpi) => mpi,
+        Err(reason) => return skip(reason),
+    };
+    let own = mpi.library().with_file_name("libmpi.so.12");
+    let errors = Ranks::new(1)
+        .env("CONSORT_MPI_LIBRARY", own)
+        .start(|_| consort::engines::mpi().unwrap_err().to_string());
+    for error in errors.expect_all() {
+        let expected = "/libmpi.so.12 is an MPI with an interface of its own, not the standard's: name its \
+                        libmpi_abi.so";
+        assert!(error.ends_with(expected), "{error}");
+    }
+}
+
+#[test]
 fn on_one_host_its_ranks_use_their_own_memory_unless_mpi_is_asked_for() {
     let ranks = match ranks(2) {
         Ok(ranks) => ranks,
@@ -37,6 +94,43 @@ fn on_one_host_its_ranks_use_their_own_memory_unless_mpi_is_asked_for() {
         group.backend_name().unwrap().to_owned()
     });
     assert_eq!(found.expect_all(), ["shm"; 2]);
+}
+
+#[test]
+fn between_hosts_mpi_carries_their_data_unless_it_is_said_how_that_travels() {
+    let ranks = match ranks(2).and_then(|ranks| ranks.on_hosts(2)) {
+        Ok(ranks) => ranks,
+        Err(reason) => return skip(reason),
+    };
+    let found = ranks.start(|_| {
+        let ways: [fn(Builder) -> Builder; 7] = [
+            |builder| builder,
+            |builder| builder.transport(Transport::Auto).verify_results(5),
+            |builder| builder.encrypt(true),
+            |builder| builder.integrity(true),
+            |builder| builder.transport(Transport::Tcp),
+            |builder| builder.algorithm("ring"),
+            |builder| builder.streams(2),
+        ];
+        ways.map(|way| {
+            let group = way(Builder::from_environment().unwrap()).init().unwrap();
+            works(&group);
+            group.backend_name().unwrap().to_owned()
+        })
+    });
+    assert_eq!(found.expect_all(), [["mpi", "mpi", "tcp", "tcp", "tcp", "tcp", "tcp"]; 2]);
+}
+
+#[test]
+fn data_that_is_to_be_guarded_between_hosts_is_not_for_mpi() {
+    let ranks = match ranks(2).and_then(|ranks| ranks.on_hosts(2)) {
+        Ok(ranks) => ranks.env("CONSORT_BACKEND", "mpi").env("CONSORT_ENCRYPT", "on"),
+        Err(reason) => return skip(reason),
+    };
+    let errors = ranks.start(|_| consort::init().unwrap_err().to_string());
+    for error in errors.expect_all() {
+        assert!(error.contains("MPI neither encrypts data nor adds a checksum of ours"), "{error}");
+    }
 }
 
 #[test]
@@ -168,7 +262,7 @@ fn a_program_that_another_launcher_starts_is_told_to_use_mpis() {
     };
     let ranks = Ranks::new(2).env("CONSORT_MPI_LIBRARY", mpi.library());
     let errors = ranks.start(|ctx| {
-        let alone = consort::Builder::new().rank(0).world(1).engine(Engine::Mpi).init().unwrap();
+        let alone = Builder::new().rank(0).world(1).engine(Engine::Mpi).init().unwrap();
         assert_eq!(alone.backend_name().unwrap(), "mpi");
         works(&alone);
         invited(ctx, Transport::Auto).init().unwrap_err().to_string()

@@ -1,39 +1,61 @@
 //! Variables of the environment that would change a job.
 
+use consort::Engine;
+
 use crate::doctor::finding::{Area, Finding};
 use crate::doctor::words;
+use crate::run::data_plane::{BACKEND, FAKE};
 use crate::run::inherited::check_known;
 
-/// What is set for consort.
-pub(crate) fn settings(variables: &[(String, String)]) -> Finding {
+/// What is set for consort, but for what others have findings about.
+pub(crate) fn settings(variables: &[(String, String)]) -> Option<Finding> {
     let own = variables.iter().filter(|(name, _)| name.starts_with(OWN) && !is_given_by_run(name));
     let (known, unknown): (Vec<_>, Vec<_>) = own.partition(|(name, _)| is_setting(name));
     if !unknown.is_empty() {
         let names: Vec<&str> = unknown.iter().map(|(name, _)| name.as_str()).collect();
         let what = format!("{}: consort has no such setting", words::list(&names));
-        return Finding::warning(
+        return Some(Finding::warning(
             Area::Variables,
             what,
             format!("there are {}", words::list(&consort::VARIABLES)),
-        );
+        ));
     }
     if known.is_empty() {
-        return Finding::good(
+        return Some(Finding::good(
             Area::Variables,
             "no CONSORT_ variable is set: everything at its default",
-        );
+        ));
     }
+    let judged: Vec<_> =
+        known.into_iter().filter(|(name, _)| !ELSEWHERE.contains(&name.as_str())).collect();
+    values(&judged)
+}
+
+/// Whether ranks take these values, and what comes of them.
+fn values(settings: &[&(String, String)]) -> Option<Finding> {
     let is_set = |(_, value): &&&(String, String)| !value.is_empty();
-    let refusals = known.iter().filter(is_set).filter_map(|(name, value)| {
-        // Network has a finding about it.
-        (name != "CONSORT_INTERFACE").then(|| check_known(name, value).err())?
-    });
+    let refusals = settings.iter().filter(is_set);
+    let refusals = refusals.filter_map(|(name, value)| check_known(name, value).err());
     let refusals: Vec<String> = refusals.collect();
     if !refusals.is_empty() {
-        return Finding::bad(Area::Variables, refusals.join("; "), "correct it, or unset it");
+        return Some(Finding::bad(Area::Variables, refusals.join("; "), "correct it, or unset it"));
     }
-    let shown: Vec<String> = known.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    Finding::good(Area::Variables, format!("every job here has {}", words::list(&shown)))
+    let shown: Vec<String> =
+        settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    if shown.is_empty() {
+        return None;
+    }
+    let what = format!("every job here has {}", words::list(&shown));
+    let is_fake =
+        |(name, value): &&(String, String)| name == BACKEND && value == Engine::Fake.name();
+    Some(match settings.iter().any(is_fake) {
+        true => Finding::warning(
+            Area::Variables,
+            format!("{what}: with fake {FAKE}"),
+            "unset it, unless a program is to be tried as one of many ranks",
+        ),
+        false => Finding::good(Area::Variables, what),
+    })
 }
 
 /// What other launchers have left, or have set because this is one of their ranks.
@@ -77,6 +99,9 @@ fn given_by_run(variables: &[(String, String)]) -> impl Iterator<Item = &str> {
 }
 
 const OWN: &str = "CONSORT_";
+/// What Network and Engines have findings about: whether it is good depends on what there is.
+const ELSEWHERE: [&str; 4] =
+    ["CONSORT_INTERFACE", "CONSORT_MPI_LIBRARY", "CONSORT_NCCL_LIBRARY", "CONSORT_CUDA_LIBRARY"];
 /// What `consort run` tells its ranks.
 const GIVEN_BY_RUN: [&str; 3] = ["CONSORT_JOB", "CONSORT_EPOCH", "CONSORT_RDZV"];
 /// What torchrun and `consort run` tell their ranks.
@@ -100,6 +125,7 @@ mod tests {
 
     #[test]
     fn settings_are_shown_and_a_misspelt_one_is_a_warning() {
+        let settings = |variables: &[(String, String)]| settings(variables).unwrap();
         let none = settings(&variables(&["PATH", "CONSORTIUM"]));
         assert_eq!(none.verdict, Verdict::Good);
         let set = [("CONSORT_LOG", "debug"), ("CONSORT_TIMEOUT", "9s"), ("CONSORT_JOB", "j")];
@@ -119,13 +145,28 @@ mod tests {
             ("CONSORT_TRANSPORT", "nonsense", "auto, shm or tcp"),
             ("CONSORT_ENCRYPT", "zz", "on or off"),
         ] {
-            let finding = settings(&[(name.to_owned(), value.to_owned())]);
+            let finding = settings(&[(name.to_owned(), value.to_owned())]).unwrap();
             assert_eq!(finding.verdict, Verdict::Bad, "{finding:?}");
             let what = &finding.what;
             assert!(what.contains(&format!("{name}={value}")) && what.contains(words), "{what}");
         }
-        let empty = settings(&[("CONSORT_TIMEOUT".to_owned(), String::new())]);
+        let empty = settings(&[("CONSORT_TIMEOUT".to_owned(), String::new())]).unwrap();
         assert_eq!(empty.verdict, Verdict::Good);
+    }
+
+    #[test]
+    fn an_engine_that_computes_nothing_is_a_warning() {
+        let finding = settings(&[("CONSORT_BACKEND".to_owned(), "fake".to_owned())]).unwrap();
+        assert_eq!(finding.verdict, Verdict::Warning);
+        assert!(finding.what.contains("nobody carries out calls"), "{}", finding.what);
+    }
+
+    #[test]
+    fn a_file_is_not_called_good_before_it_is_looked_at() {
+        let library = ("CONSORT_MPI_LIBRARY".to_owned(), "/nope".to_owned());
+        assert_eq!(settings(std::slice::from_ref(&library)), None);
+        let both = settings(&[library, ("CONSORT_LOG".to_owned(), "debug".to_owned())]).unwrap();
+        assert_eq!(both.what, "every job here has CONSORT_LOG=debug");
     }
 
     #[test]

@@ -65,7 +65,7 @@ pub(super) enum Standing {
 pub(super) enum Over {
     /// This start of the ranks has ended.
     Closed,
-    /// This rank has ended, and others wait for it.
+    /// This rank comes no more, and others wait for it.
     Missing(u32),
     /// The other hosts cannot be reached.
     Store(StoreError),
@@ -151,7 +151,7 @@ impl Hall {
             .collect()
     }
 
-    /// Takes note that a local rank has ended; says how far it had come. Who waits for it hears of it.
+    /// Takes note that a local rank has ended; says how far it had come.
     pub(super) fn leave(&self, local_rank: u32, rank: u32) -> Standing {
         let mut state = self.lock();
         let own = &mut state.standings[local_rank as usize];
@@ -159,10 +159,19 @@ impl Hall {
         if matches!(standing, Standing::Finalized | Standing::Ended) {
             return standing;
         }
-        state.missing.get_or_insert(rank);
         if standing == Standing::Before {
             state.never_came.get_or_insert(rank);
         }
+        standing
+    }
+
+    /// Takes note that a rank of this host comes to no barrier any more. Who waits for it there hears of it.
+    pub(super) fn miss(&self, rank: u32) {
+        let mut state = self.lock();
+        if state.is_closed || state.missing.is_some() {
+            return;
+        }
+        state.missing = Some(rank);
         drop(state);
         self.changed.notify_all();
         if let Some(store) = &self.store
@@ -170,7 +179,6 @@ impl Hall {
         {
             tracing::warn!(rank, %error, "other hosts do not hear that it has left MPI");
         }
-        standing
     }
 
     /// Waits until every rank of the job is here.
@@ -219,6 +227,10 @@ impl Hall {
                 return Err(Over::Closed);
             }
             if let Ok(rank) = store.get(MISSING, Deadline::now()) {
+                // It may have passed with the others, and gone then.
+                if store.wait(&[&passed], Deadline::now()).is_ok() {
+                    return Ok(());
+                }
                 let rank = String::from_utf8_lossy(&rank).parse().unwrap_or(0);
                 self.lock().missing.get_or_insert(rank);
                 self.changed.notify_all();

@@ -1,13 +1,17 @@
+use std::io::{Read, Write};
+use std::net::Shutdown;
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use consort_store::{MemStore, PrefixStore, Store};
 use proptest::prelude::*;
 
+use super::Pmi;
 use super::hall::{Hall, Over, Standing, mapping};
 use super::words::{Answer, Ask, Denied, Reader};
 use crate::run::placement::Placement;
+use crate::run::status::Status;
 
 /// All that is asked in these bytes, which come in such pieces, and whether they made sense to the end.
 fn asked(bytes: &[u8], piece: usize) -> (Vec<Ask>, bool) {
@@ -104,7 +108,12 @@ fn halls(nodes: u32) -> Vec<Hall> {
 
 /// The same, which meet in this store.
 fn halls_at(nodes: u32, store: &Arc<dyn Store>) -> Vec<Hall> {
-    let place = |node| Placement {
+    (0..nodes).map(|node| Hall::new(&place(node, nodes), store)).collect()
+}
+
+/// A host's place among so many that have two ranks each.
+fn place(node: u32, nodes: u32) -> Placement {
+    Placement {
         job: "j".to_owned(),
         epoch: 3,
         restarts: 0,
@@ -118,8 +127,54 @@ fn halls_at(nodes: u32, store: &Arc<dyn Store>) -> Vec<Hall> {
         master_port: 0,
         store: String::new(),
         secret_file: "".into(),
-    };
-    (0..nodes).map(|node| Hall::new(&place(node), store)).collect()
+    }
+}
+
+/// What serves the two ranks of one host.
+fn pmi() -> Pmi {
+    let store: Arc<dyn Store> = Arc::new(MemStore::new());
+    Pmi::new(&place(0, 1), &store, mpsc::channel().0)
+}
+
+#[test]
+fn a_rank_that_has_ended_has_said_all_that_it_said() {
+    for round in 0..200 {
+        let (pmi, success) = (pmi(), Status::Exited(0));
+        let seat = pmi.seat(0).unwrap();
+        // A child of the rank may keep the socket.
+        let child = (round % 2 == 0).then(|| seat.socket.try_clone().unwrap());
+        (&seat.socket).write_all(b"cmd=init pmi_version=1\ncmd=finalize\n").unwrap();
+        drop(seat);
+        assert_eq!(pmi.ended(0, success, true), success, "round {round}");
+        let seat = pmi.seat(1).unwrap();
+        (&seat.socket).write_all(b"cmd=init pmi_version=1\ncmd=barrier_in\n").unwrap();
+        drop(seat);
+        assert_eq!(pmi.ended(1, success, true), Status::LeftMpi, "round {round}");
+        drop(child);
+    }
+}
+
+#[test]
+fn a_rank_that_ends_is_not_waited_for_in_its_barrier_or_because_of_its_child() {
+    let pmi = pmi();
+    let seat = pmi.seat(0).unwrap();
+    (&seat.socket).write_all(b"cmd=init pmi_version=1\ncmd=barrier_in\n").unwrap();
+    let began = Instant::now();
+    assert_eq!(pmi.ended(0, Status::Killed(9), true), Status::Killed(9));
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+}
+
+#[test]
+fn those_who_wait_for_one_that_finalizes_or_falls_silent_are_not_answered_any_more() {
+    for last in ["cmd=finalize\n", ""] {
+        let pmi = pmi();
+        let seats = [0, 1].map(|rank| pmi.seat(rank).unwrap());
+        (&seats[0].socket).write_all(b"cmd=barrier_in\n").unwrap();
+        (&seats[1].socket).write_all(last.as_bytes()).unwrap();
+        seats[1].socket.shutdown(Shutdown::Write).unwrap();
+        seats[0].socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        assert_eq!((&seats[0].socket).read(&mut [0; 64]).unwrap(), 0, "{last}");
+    }
 }
 
 #[test]
@@ -181,6 +236,7 @@ fn those_who_wait_hear_that_one_has_ended_on_their_host_or_another() {
             let waiting: Vec<_> = (0..nodes).map(|_| scope.spawn(|| halls[0].meet())).collect();
             let last = halls.last().unwrap();
             assert!(last.stand(1, Standing::Inside));
+            last.miss(2 * nodes - 1);
             assert_eq!(last.leave(1, 2 * nodes - 1), Standing::Inside);
             assert!(!last.stand(1, Standing::Aborted(3)), "it has ended");
             let heard: Vec<_> = waiting.into_iter().map(|rank| rank.join().unwrap()).collect();

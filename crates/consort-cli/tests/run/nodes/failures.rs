@@ -62,9 +62,12 @@ fn the_first_failure_is_reported_when_ranks_of_other_hosts_follow() {
 #[test]
 fn a_failure_on_one_host_starts_the_ranks_of_all_again() {
     let Some(cluster) = Cluster::new(2) else { return };
+    // None is ended before it has begun.
     let script = "echo start $TORCHELASTIC_RESTART_COUNT round $CONSORT_EPOCH at $MASTER_PORT; \
-                  [ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0; [ $RANK = 2 ] && exit 5; \
-                  exec sleep 600";
+                  [ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0; : >$SHARED/begun-$RANK; \
+                  [ $RANK = 2 ] || exec sleep 600; \
+                  for rank in 0 1 3; do until [ -e $SHARED/begun-$rank ]; do sleep 0.01; done; done; \
+                  exit 5";
     let options = ["--nnodes", "2", "-n", "2", "--max-restarts", "1"];
     let runs = [0, 1].map(|host| cluster.launch(host, &options, script));
     let [a, b] = runs.map(Launch::finish_cleanly);

@@ -5,6 +5,7 @@ use rustix::process::Signal;
 
 use super::UNTIL_DONE;
 use crate::cluster::Cluster;
+use crate::launch::Launch;
 
 #[test]
 fn a_host_with_another_secret_is_turned_away_and_disturbs_nobody() {
@@ -81,9 +82,23 @@ fn an_interrupt_ends_the_wait_for_the_secret_and_for_the_meeting() {
     assert_eq!(b.finish_cleanly().code, 130);
     Secret::generate().unwrap().write_new(cluster.secret()).unwrap();
     let b = cluster.launch(1, &["--nnodes", "2"], "true");
-    b.await_notice("waiting for the host that holds the meeting");
+    b.await_notice(&format!("waiting for the host that holds the meeting, {}", cluster.meeting()));
     b.signal(Signal::INT);
     assert_eq!(b.finish_cleanly().code, 130);
+}
+
+#[test]
+fn a_name_that_cannot_be_looked_up_is_told_at_once() {
+    // There is nobody there to ask for names.
+    let Some(cluster) = Cluster::new(2) else { return };
+    Secret::generate().unwrap().write_new(cluster.secret()).unwrap();
+    let mut command = cluster.command(1);
+    command.args(["--nnodes", "2", "--rdzv", "tcp://host.invalid:29400"]);
+    command.arg("--secret-file").arg(cluster.secret()).args(["--", "true"]);
+    let run = Launch::command(command);
+    run.await_notice("host.invalid cannot be looked up so far: ");
+    run.signal(Signal::INT);
+    assert_eq!(run.finish_cleanly().code, 130);
 }
 
 #[test]

@@ -1,7 +1,18 @@
 """NCCL's own calls, on tensors of one process: one for each of its devices or communicators.
 
-The shape is that of ``torch.cuda.nccl``. What is given is checked before NCCL is called, roots are
-honoured, and communicators are objects that can be closed.
+The shape is that of ``torch.cuda.nccl``, and each function says how it differs from its counterpart
+there. What differs in all of them:
+
+* What is no tensor is a ``TypeError``, as in PyTorch. Whatever else is wrong with a call is a
+  ``consort.Mistake``, which is a ``ValueError`` and, as in PyTorch, a ``RuntimeError``; and what NCCL
+  says has the class of what went wrong (``consort.errors``).
+* ``op`` is checked, and may be a name: ``"sum"``, ``"product"``, ``"max"``, ``"min"``, ``"avg"``.
+  PyTorch hands any number on to NCCL.
+* ``streams`` may be handles, beside objects that have one as ``cuda_stream``.
+* ``comms`` are `Communicator` objects, which have a rank and an end. PyTorch has capsules.
+* Floats of 8 bits are combined as what they are, and ``bool`` by ``MAX`` and ``MIN`` alone. For
+  PyTorch both are bytes, so that sums of such floats mean nothing. What NCCL has no type for can be
+  moved, though not combined.
 
     from consort import nccl
 
@@ -11,9 +22,9 @@ honoured, and communicators are objects that can be closed.
 
 Importing this needs neither NCCL nor PyTorch. NCCL is looked for when the first call needs it: the
 file that ``CONSORT_NCCL_LIBRARY`` names, what the system has, or a wheel (``pip install
-nvidia-nccl-cu12``). Tensors are whatever has ``data_ptr()``, ``numel()``, ``element_size()``,
-``dtype``, ``device`` and ``is_contiguous()``; they are on CUDA devices, or on the CPU with consort's
-own ``libconsort_nccl.so``.
+nvidia-nccl-cu12``), at last one beside this package. Tensors are whatever has ``data_ptr()``,
+``numel()``, ``element_size()``, ``dtype``, ``device`` and ``is_contiguous()``; they are on CUDA
+devices, or on the CPU with consort's own ``libconsort_nccl.so``.
 
 A call returns when NCCL has put it on its streams. Tensors have to be kept, and left alone, until
 these are done.
@@ -62,22 +73,33 @@ SUM, PROD, MAX, MIN, AVG = range(5)
 
 
 def version() -> tuple[int, int, int]:
-    """The version of the NCCL that is loaded."""
+    """The version of the NCCL that is loaded.
+
+    PyTorch's is the version that PyTorch was compiled with, whichever is loaded, and has its suffix
+    as a fourth element if there is one. NCCL has no function that tells a suffix: here there are
+    always three numbers.
+    """
     return nccl_library()[0]
 
 
 def built_against() -> tuple[int, int, int]:
-    """The version whose functions consort knows."""
+    """The version whose functions consort knows: what PyTorch's ``version`` is for PyTorch."""
     return nccl_library()[2]
 
 
 def identity() -> str | None:
-    """What the loaded library says of itself, if it is consort's own, on host memory."""
+    """What the loaded library says of itself, if it is consort's own, on host memory.
+
+    PyTorch, which cannot use that one, has nothing like it.
+    """
     return nccl_library()[1]
 
 
 def unique_id() -> bytes:
-    """128 bytes with which ranks find each other: in this process, which lives until all have come."""
+    """128 bytes with which ranks find each other: in this process, which lives until all have come.
+
+    They are what PyTorch's are, but of the NCCL that is loaded, and there need be no PyTorch.
+    """
     return nccl_unique_id()
 
 
@@ -87,7 +109,8 @@ def init_rank(
     """Becomes one of so many ranks, together with the others that show the same id.
 
     ``timeout`` is in seconds, for this and for every call of the communicator. The device is the
-    current one.
+    current one. PyTorch's has no limit, and returns a capsule that nothing can be asked of and that
+    never ends.
     """
     return nccl_init_rank(num_ranks, bytes(uid), rank, timeout)
 
@@ -96,6 +119,8 @@ def is_available(tensors: Sequence[Tensor]) -> bool:
     """Whether these tensors can be given to a call together.
 
     They can if there is an NCCL, and each is plain memory on a device of its own that it works on.
+    PyTorch's does not look for NCCL, and warns if it was compiled without. What is no collection of
+    tensors is not available here; there it is an error.
     """
     try:
         found = checks.collection("tensors", tensors)
@@ -114,7 +139,10 @@ def all_reduce(
     streams: Streams = None,
     comms: Comms = None,
 ) -> None:
-    """Combines all inputs; each output becomes the result. Without outputs the inputs do."""
+    """Combines all inputs; each output becomes the result. Without outputs the inputs do.
+
+    As PyTorch's, but for what differs in all calls.
+    """
     _call("all_reduce", inputs, inputs if outputs is None else outputs, op, 0, streams, comms)
 
 
@@ -130,7 +158,10 @@ def reduce(
 ) -> None:
     """Combines all inputs; the output, or the root's input, becomes the result.
 
-    A list of outputs, of which the root's is taken, is deprecated, as in PyTorch.
+    A list of outputs, of which the root's is taken, is deprecated, as in PyTorch: there by a
+    ``FutureWarning``, here by a ``DeprecationWarning``. There the root is a place among the inputs;
+    here it is a rank, which with ``comms`` may be another process's: then an output that is given
+    here stays as it is.
     """
     if output is not None and outputs is not None:
         raise mistake("nccl: give output, or the deprecated outputs, but not both")
@@ -142,7 +173,11 @@ def reduce(
 def broadcast(
     inputs: Sequence[Tensor], root: int = 0, streams: Streams = None, comms: Comms = None
 ) -> None:
-    """Every tensor becomes the root's."""
+    """Every tensor becomes the root's.
+
+    PyTorch 2.13 checks the root and then sends the first tensor, whichever it is; and there the root
+    is a place among the inputs, here a rank.
+    """
     _call("broadcast", inputs, inputs, SUM, root, streams, comms)
 
 
@@ -152,7 +187,11 @@ def all_gather(
     streams: Streams = None,
     comms: Comms = None,
 ) -> None:
-    """Each output becomes all inputs, one behind the other."""
+    """Each output becomes all inputs, one behind the other.
+
+    For PyTorch there are as many ranks as inputs; here, with ``comms``, as many as the communicator
+    has, and outputs have to be as long as that takes.
+    """
     _call("all_gather", inputs, outputs, SUM, 0, streams, comms)
 
 
@@ -163,7 +202,11 @@ def reduce_scatter(
     streams: Streams = None,
     comms: Comms = None,
 ) -> None:
-    """Combines all inputs; each output becomes its rank's part of the result."""
+    """Combines all inputs; each output becomes its rank's part of the result.
+
+    For PyTorch there are as many ranks as inputs; here, with ``comms``, as many as the communicator
+    has, and inputs have to be as long as that takes.
+    """
     _call("reduce_scatter", inputs, outputs, op, 0, streams, comms)
 
 

@@ -177,8 +177,8 @@ def dtype(given: Tensor) -> str:
 
 def device(given: Tensor, at: int) -> int:
     """The number of a tensor's device; on the CPU its place in the list."""
-    index = getattr(given.device, "index", None)
-    return at if kind_of_device(given) == "cpu" or index is None else int(index)
+    number = str(given.device).partition(":")[2]
+    return at if kind_of_device(given) == "cpu" or not number else int(number)
 
 
 def region(given: Tensor) -> tuple[int, int]:

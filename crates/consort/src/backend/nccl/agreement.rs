@@ -8,19 +8,26 @@ use crate::engine::{Cause, Waiting};
 use crate::error::{Error, Result};
 
 impl Inner {
-    /// Waits until all ranks are about to make the same call.
+    /// Waits until all ranks are about to make the same call. Says whether one of them has its parts in a list: ranks
+    /// need not agree on that, but have to give NCCL the same.
     ///
     /// # Errors
     /// When one of them is not, does not come in time, or cannot come any more. The group ends then.
-    pub(super) fn agree(&self, call: &Description, wait: &Wait<'_>) -> Result<()> {
+    pub(super) fn agree(
+        &self,
+        call: &Description,
+        is_listed: bool,
+        wait: &Wait<'_>,
+    ) -> Result<bool> {
         let left = wait.until.own.remaining().unwrap_or(Duration::MAX);
-        let mine = words(call, wait.number);
+        let mine = words(call, wait.number, is_listed);
         let mut all = vec![0_u64; WORDS * self.world];
         if let Err(error) = self.control.within(left).all_gather(&mine, &mut all) {
             return Err(self.lose(wait.waiting(), &error));
         }
-        match all.chunks_exact(WORDS).position(|theirs| *theirs != mine) {
-            None => Ok(()),
+        let is_other = |theirs: &[u64]| theirs[..SAME] != mine[..SAME];
+        match all.chunks_exact(WORDS).position(is_other) {
+            None => Ok(all.chunks_exact(WORDS).any(|theirs| theirs[SAME] != 0)),
             Some(rank) => Err(self.differ(wait, rank, &all[rank * WORDS..][..WORDS])),
         }
     }
@@ -61,10 +68,13 @@ impl Inner {
     }
 }
 
-/// What has to be the same on all ranks: the call in two words, a digest of all that it is, and which it is.
-fn words(call: &Description, number: u64) -> [u64; WORDS] {
+/// What has to be the same on all ranks: the call in two words, a digest of all that it is, and which it is. Behind
+/// that, whether this rank has its parts in a list.
+fn words(call: &Description, number: u64, is_listed: bool) -> [u64; WORDS] {
     let [call_word, extent] = call.pack();
-    [call_word, extent, call.digest(number), number]
+    [call_word, extent, call.digest(number), number, u64::from(is_listed)]
 }
 
-const WORDS: usize = 4;
+const WORDS: usize = SAME + 1;
+/// How many of them have to be the same.
+const SAME: usize = 4;

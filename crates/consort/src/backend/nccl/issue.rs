@@ -39,16 +39,20 @@ impl Inner {
         }
     }
 
-    /// Puts a call on the stream, within a group of NCCL's.
-    pub(super) fn issue(&self, call: &Call<'_>) -> nccl::Result<()> {
+    /// Puts a call on the stream, within a group of NCCL's. Where a rank has its [parts in a list](is_listed), all give
+    /// NCCL part for part what it would otherwise do in one go.
+    pub(super) fn issue(&self, call: &Call<'_>, by_parts: bool) -> nccl::Result<()> {
         // SAFETY: the stream is the device's, and outlives what it is used for here.
         let stream = unsafe { Stream::from_raw(self.stream.as_raw()) };
         let (comm, world, me) = (self.comm(), self.world, self.me);
         let ranks = 0..world as u32;
         let is_me = |rank: u32| rank as usize == me;
-        // The memory of every call below is the device's, as the call was checked. It is left alone until the
-        // stream is done with it or the communicator was aborted: until then whoever called does not return, or
-        // the call owns it.
+        // The memory of every call below is the device's, as the call was checked, and no reference of Rust's leads
+        // there. It is left alone until the stream is done with it: until then whoever called does not return, or the
+        // call owns it. The exception is a device that does not end what was aborted long ago, of which the program is
+        // told (`await_aftermath`) when it has its memory back. If that is given back in turn, the driver waits for the
+        // device with its own, and consort keeps symmetric memory (`Estate`). Whoever has made another `Region` has to
+        // leave it alone.
         match *call {
             Call::Barrier => Ok(()),
             Call::AllReduce { dtype, op, input, output } => {
@@ -64,7 +68,7 @@ impl Inner {
                 // SAFETY: see above.
                 unsafe { comm.reduce(input, output, dtype, op, root.get(), stream) }
             }
-            Call::AllGather { dtype, input, outputs: Outputs::Equal(output) } => {
+            Call::AllGather { dtype, input, outputs: Outputs::Equal(output) } if !by_parts => {
                 // SAFETY: see above.
                 unsafe { comm.all_gather(input, output, dtype, stream) }
             }
@@ -74,7 +78,9 @@ impl Inner {
                 // SAFETY: see above.
                 unsafe { comm.broadcast(from, part, dtype, root, stream) }
             }),
-            Call::ReduceScatter { dtype, op, inputs: Inputs::Equal(input), output } => {
+            Call::ReduceScatter { dtype, op, inputs: Inputs::Equal(input), output }
+                if !by_parts =>
+            {
                 // SAFETY: see above.
                 unsafe { comm.reduce_scatter(input, output, dtype, op, stream) }
             }
@@ -113,6 +119,15 @@ impl Inner {
             }),
         }
     }
+}
+
+/// Whether a rank has the parts of a call in a list, of which NCCL's own operation knows nothing.
+pub(super) fn is_listed(call: &Call<'_>) -> bool {
+    matches!(
+        call,
+        Call::AllGather { outputs: Outputs::List(_), .. }
+            | Call::ReduceScatter { inputs: Inputs::List(_), .. }
+    )
 }
 
 /// Whether some part is to be written where one is read.

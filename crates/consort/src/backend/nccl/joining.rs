@@ -1,14 +1,16 @@
 //! How the ranks of a group come to have a communicator.
 
 use std::fmt::Display;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use consort_store::Deadline;
+use consort_sys::origin::Own;
 
+use super::context::{Failed, on_device};
 use super::watch::LAST_BREATH;
-use super::{Inner, Nccl, Order, why_give_up};
+use super::{Inner, Nccl, Office, Order, give_up, why_give_up};
 use crate::device::{Device, Driver, Stream};
 use crate::engine::{Cause, Lookout, Waiting};
 use crate::engines;
@@ -37,9 +39,14 @@ impl Nccl {
 /// # Errors
 /// On every rank, if one of them has not: it is named with the reason. When a rank does not come to tell.
 pub(crate) fn check_equipment(group: &Group) -> Result<()> {
+    let lookout = group.lookout().ok_or(Error::Fake)?;
     // The program's own calls are counted from the first on.
-    let control = group.beside(CHECK, ASKING)?;
-    report(&control, PURPOSE, engines::nccl().err().as_ref())
+    let checked = group.beside(CHECK, ASKING).and_then(|control| {
+        let _heard = group.ends_with_it(&control);
+        let missing = engines::nccl().err().map(|unusable| unusable.to_string());
+        report(&control, PURPOSE, missing.as_ref())
+    });
+    checked.map_err(|error| in_the_group(group, lookout, ASKING, error))
 }
 
 /// What has kept ranks from coming together, as what has ended their group if it has. They have the same numbers
@@ -61,6 +68,9 @@ pub(super) fn in_the_group(group: &Group, lookout: &Lookout, call: &str, error: 
             let waiting = Waiting { call: call.to_owned(), number: 0, waited };
             lookout.decide(Cause::Dead { rank, waiting })
         }
+        (None, Error::PeerUnable { rank, call, reason, .. }) => {
+            Error::PeerUnable { group: group.name().to_owned(), rank, call, reason }
+        }
         (None, error) => error,
     }
 }
@@ -70,9 +80,11 @@ fn join_in(group: &Group, lookout: &Lookout, control: Group, number: u16) -> Res
     let mine = Equipment::of_this_rank(number);
     report(&control, PURPOSE, mine.as_ref().err())?;
     let Equipment { library, device, stream } = mine.map_err(Error::Argument)?;
+    let stream = Arc::new(stream);
     let until = Deadline::after(control.timeout());
     let comm = meet(&control, lookout, library, &device, until);
-    let comm = Some(agreed((&control, until), "a communicator of NCCL", comm, drop)?);
+    let undo = |comm| give_up(&device, [&comm]);
+    let comm = Some(agreed((&control, until), "a communicator of NCCL", comm, undo)?);
     let (me, world) = (group.rank().index(), group.world());
     let lookout = group.recorded_aside(lookout, control.name());
     // A rank that does not come to agree keeps all waiting whose calls come later.
@@ -80,7 +92,8 @@ fn join_in(group: &Group, lookout: &Lookout, control: Group, number: u16) -> Res
     let order = order.ok_or(Error::Fake)?;
     let (sides, keepers) = Default::default();
     let inner = Inner { me, world, lookout, control, device, stream, comm, order, sides, keepers };
-    Ok(Nccl { inner: Arc::new(inner), worker: Mutex::new(None), requests: Mutex::new(0) })
+    let (worker, requests) = Default::default();
+    Ok(Nccl(Own::new(Office { inner: Arc::new(Own::new(inner)), worker, requests })))
 }
 
 /// What a rank needs.
@@ -109,7 +122,7 @@ pub(super) fn meet(
     until: Deadline,
 ) -> Result<Arc<Comm>, Lack> {
     let (me, world) = (control.rank().get(), control.world() as u32);
-    let made = (me == 0).then(|| Bootstrap::new(library));
+    let made = (me == 0).then(|| on_device(device, || Bootstrap::new(library)));
     // All zero: there is none, and rank 0 says why.
     let mut bytes = [0_u8; UniqueId::LEN];
     if let Some(Ok(bootstrap)) = &made {
@@ -120,18 +133,24 @@ pub(super) fn meet(
         return Err(Lack::of(error));
     }
     if bytes == [0; UniqueId::LEN] {
+        await_word(control);
         return Err(Lack::Own("rank 0 has no id to meet by".to_owned()));
     }
     let id = UniqueId::from_bytes(&bytes).map_err(Lack::of)?;
     // What a call has is kept by whoever watches it; but a thread may wait for another's.
     let config = Config::new().timeout(control.timeout().max(PATIENCE));
-    // NCCL takes the device that is this thread's.
-    let comm = device.inside(|| {
-        watched_with(control, lookout, until, || {
-            Comm::init_rank_with(library, world, &id, me, &config)
-        })
-    });
-    comm.map_err(Lack::of)?.map(Arc::new).map_err(|error| Lack::in_time(&error, until))
+    let init = || Comm::init_rank_with(library, world, &id, me, &config);
+    let comm = watched_with(control, lookout, until, || on_device(device, init));
+    comm.map(Arc::new).map_err(|error| Lack::in_time(&error, until))
+}
+
+/// Lets another rank be the first to say why all have to give up, of whom it is known that it is about to.
+#[cold]
+fn await_word(control: &Group) {
+    let began = Instant::now();
+    while control.error().is_none() && began.elapsed() < GRACE {
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Why a rank has not made its part of something.
@@ -149,10 +168,12 @@ impl Lack {
     }
 
     /// What NCCL says of something that was to be done until then.
-    pub(super) fn in_time(error: &nccl::Error, until: Deadline) -> Self {
+    pub(super) fn in_time(error: &Failed, until: Deadline) -> Self {
         use nccl::Error::{Deadline, GivenUp};
         match error {
-            GivenUp { .. } | Deadline { .. } if until.has_passed() => Self::Time(error.to_string()),
+            Failed::Nccl(GivenUp { .. } | Deadline { .. }) if until.has_passed() => {
+                Self::Time(error.to_string())
+            }
             _ => Self::of(error),
         }
     }

@@ -25,15 +25,18 @@ mod keeper;
 mod mailbox;
 mod making;
 mod moves;
+mod part;
 
 use std::fmt::Display;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use consort_store::Deadline;
+use consort_sys::origin::Own;
 
 use self::keeper::{Estate, Keeper, Note};
 pub(crate) use self::mailbox::{Bell, Missed};
+pub(crate) use self::part::Part;
 use super::{Inner, Wait, give_up, lock};
 use crate::device::{Block, Device};
 use crate::engine::{Lookout, Stuck, Waiting};
@@ -43,7 +46,7 @@ use crate::nccl::Comm;
 /// A rank's part of symmetric memory, and its way to the others' parts.
 #[derive(Debug)]
 pub(crate) struct Side {
-    engine: Arc<Inner>,
+    engine: Arc<Own<Inner>>,
     keeper: Arc<Keeper>,
     /// There until the end.
     estate: Option<Box<Estate>>,
@@ -136,13 +139,13 @@ impl Side {
         self.engine.end();
     }
 
-    /// Ends it alone.
-    pub(super) fn abort(&self) {
+    /// Has nobody hear anything of it any more.
+    pub(super) fn hush(&self) {
         self.keeper.abort();
-        give_up(self.comm());
     }
 
-    fn comm(&self) -> &Arc<Comm> {
+    /// What carries its data.
+    pub(super) fn comm(&self) -> &Arc<Comm> {
         self.estate().comm()
     }
 
@@ -160,8 +163,8 @@ impl Drop for Side {
             return;
         }
         if self.engine.lookout.has_ended() {
-            give_up(estate.comm());
-            self.keeper.abort();
+            self.hush();
+            give_up(&self.engine.device, [estate.comm()]);
         }
         self.keeper.leave(estate);
     }
@@ -171,7 +174,7 @@ impl Drop for Side {
 /// up soon.
 fn wait(call: &dyn Display, patience: Duration) -> Wait<'_> {
     let until = Deadline::after(patience.max(PATIENCE)).into();
-    Wait { call, number: 0, until, began: Instant::now() }
+    Wait { call, number: 0, is_for_all: false, until, began: Instant::now() }
 }
 
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -18,7 +18,7 @@ impl Inner {
     pub(super) fn watch(&self, comm: &Comm, event: &Event, wait: &Wait<'_>) -> Result<()> {
         let watched = self.watch_closely(comm, event, wait);
         if watched.is_err() {
-            happens_within(event, AFTERMATH);
+            self.await_aftermath(event);
         }
         watched
     }
@@ -28,7 +28,22 @@ impl Inner {
     #[cold]
     pub(super) fn clear_away(&self) {
         if let Ok(event) = self.stream.record() {
-            happens_within(&event, AFTERMATH);
+            self.await_aftermath(&event);
+        }
+    }
+
+    /// Waits for what the device was given before the communicator was aborted. A device that does not even end then may
+    /// never do so, and nobody waits for ever.
+    #[cold]
+    fn await_aftermath(&self, event: &Event) {
+        if !happens_within(event, AFTERMATH) {
+            tracing::error!(
+                "rank {} of group {}: device {} goes on with a call that was aborted {AFTERMATH:?} ago: what it writes to \
+                 must not be used for anything else before the process has ended",
+                self.me,
+                self.control.name(),
+                self.device.number()
+            );
         }
     }
 
@@ -62,12 +77,10 @@ impl Inner {
         in_doubt: &mut Option<Instant>,
     ) -> Result<()> {
         self.lookout.listen();
-        // Who has left in good order has done its part.
-        let gone = self.others().find(|&rank| self.lookout.is_gone(rank));
-        let judged = match gone {
-            Some(rank) => {
+        let judged = match self.without(wait) {
+            Some((rank, time)) => {
                 let since = in_doubt.get_or_insert_with(Instant::now);
-                let has_had_time = since.elapsed() > LAST_BREATH;
+                let has_had_time = since.elapsed() > time;
                 if has_had_time { self.lookout.judge(&[rank], || false) } else { Ok(()) }
             }
             None => self.lookout.judge(&[], || wait.until.has_passed()),
@@ -76,6 +89,18 @@ impl Inner {
             Err(stuck) => Err(self.give_up_on(stuck, wait)),
             Ok(()) => self.ask_nccl(comm),
         }
+    }
+
+    /// A rank that does nothing more for a call as its process has ended, and how long the others may take to be done if
+    /// it has done its part.
+    fn without(&self, wait: &Wait<'_>) -> Option<(usize, Duration)> {
+        if let Some(rank) = self.others().find(|&rank| self.lookout.is_gone(rank)) {
+            return Some((rank, LAST_BREATH));
+        }
+        // Who has left in good order may have let go of the call before the device was done with it. If one rank of a
+        // call for all is done, the others will be soon; of others a rank may be done long before all have begun.
+        let left = self.others().find(|&rank| wait.is_for_all && self.lookout.is_dead(rank));
+        left.map(|rank| (rank, if wait.until.has_passed() { LAST_BREATH } else { LAST_DATA }))
     }
 
     fn others(&self) -> impl Iterator<Item = usize> {
@@ -152,6 +177,8 @@ pub(super) fn happens_within(event: &Event, limit: Duration) -> bool {
 pub(super) const LOOK_ROUND: Duration = Duration::from_millis(10);
 /// How long it may take until a death is known.
 pub(super) const LAST_BREATH: Duration = Duration::from_millis(200);
+/// How long devices may take for what is left of a call that one of them is done with.
+const LAST_DATA: Duration = Duration::from_secs(5);
 /// How long a device may take to end what was aborted.
 const AFTERMATH: Duration = Duration::from_secs(10);
 /// Most calls are done by then.

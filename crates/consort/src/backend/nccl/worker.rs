@@ -6,8 +6,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
+use consort_sys::origin::Own;
+
 use super::order::Place;
-use super::{Inner, LINGER, Nccl, lock};
+use super::{Inner, LINGER, Office, lock};
 use crate::job::{Job, Lists};
 
 /// The way to a thread that carries out calls.
@@ -20,7 +22,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    fn start(inner: Arc<Inner>) -> std::io::Result<Self> {
+    fn start(inner: Arc<Own<Inner>>) -> std::io::Result<Self> {
         let ((jobs, receiver), (tell, ended)) = (channel(), channel());
         let name = "consort-device".to_owned();
         let begun = thread::Builder::new().name(name).spawn(move || {
@@ -29,33 +31,46 @@ impl Worker {
         })?;
         Ok(Self { jobs, ended, thread: begun.thread().id() })
     }
-}
 
-impl Nccl {
-    /// Hands a job to the thread that carries them out.
-    ///
-    /// # Errors
-    /// When the system gives no thread. The job counts as failed then, and has no place any more.
-    pub(super) fn hand_over(&self, place: Place, job: Job) -> std::io::Result<()> {
-        let mut worker = lock(&self.worker);
-        let worker = match &*worker {
+    /// The one that there is, or else one that is started.
+    fn of<'a>(there: &'a mut Option<Self>, inner: &Arc<Own<Inner>>) -> std::io::Result<&'a Self> {
+        let worker = match there.take() {
             Some(worker) => worker,
-            None => match Worker::start(self.inner.clone()) {
-                Ok(started) => &*worker.insert(started),
-                Err(error) => {
-                    self.inner.order.give_up(place);
-                    return Err(error);
-                }
-            },
+            None => Self::start(inner.clone())?,
         };
-        self.inner.lookout.diary().queue(place.number + job.count() as u64 - 1);
-        // A thread that has ended drops what it is sent, which then counts as failed.
-        let _ = worker.jobs.send((place, job));
-        Ok(())
+        Ok(there.insert(worker))
     }
 }
 
-impl Drop for Nccl {
+impl Office {
+    /// Gives a job a place, and hands it to the thread that carries them out. Says which number its first call has.
+    pub(super) fn hand_over(&self, mut job: Job) -> u64 {
+        // The thread waits for the turn of whatever comes to it next: so nobody who has a later place may send first.
+        let mut worker = lock(&self.worker);
+        let (order, calls) = (&self.inner.order, job.count() as u64);
+        let place = order.join(calls, job.deadline());
+        let number = place.number;
+        job.accept(number);
+        match Worker::of(&mut worker, &self.inner) {
+            Ok(worker) => {
+                self.inner.lookout.diary().queue(number + calls - 1);
+                // A thread that has ended drops what it is sent, which then counts as failed.
+                let _ = worker.jobs.send((place, job));
+            }
+            Err(error) => {
+                drop(worker);
+                order.give_up(place);
+                // It counts as failed, and whoever hears of that may call again.
+                drop(job);
+                let reason = format!("cannot start the thread for device calls: {error}");
+                self.inner.lookout.abort(&reason);
+            }
+        }
+        number
+    }
+}
+
+impl Drop for Office {
     /// A thread that has nothing to do ends before what it works with: otherwise that would end on the thread, and the
     /// process perhaps before it.
     fn drop(&mut self) {

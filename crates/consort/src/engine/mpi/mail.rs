@@ -8,13 +8,14 @@
 //!
 //! What a rank has sent may still be on its way when others hear, elsewhere, that it has left; and so may be the word that
 //! it has received what was sent to it. So it says goodbye here, too, with the numbers of packets that it has sent and
-//! received: only who knows these knows what will not come.
+//! received: only who knows these knows what will not come. Until all have, a communicator is [kept](parting).
 //!
-//! MPI gives what was never received to the next communicator of the same number, which a later group of the same ranks may
-//! have. So every first packet has a mark of its group, and so has a goodbye; others are thrown away.
+//! MPI gives what was never received, because a group has ended badly, to the next communicator of the same number, which a
+//! later group of the same ranks may have. So every first packet has a mark of its group, and so has a goodbye; others are thrown away.
 
 mod goodbye;
 mod inflow;
+mod parting;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,14 +54,19 @@ pub(super) struct Mailbag {
     communicator: Communicator,
     lookout: Lookout,
     /// For each rank what goes to it and comes from it.
-    traffic: Arc<Mutex<Vec<Traffic>>>,
+    traffic: SharedTraffic,
 }
+
+/// What goes to each rank and comes from it.
+type SharedTraffic = Arc<Mutex<Vec<Traffic>>>;
 
 /// What goes to a rank and comes from it.
 #[derive(Debug, Default)]
 struct Traffic {
     /// Packets on their way to it, in their order.
     packets: VecDeque<Packet>,
+    /// How many of them are done only when they are being received.
+    noticed: usize,
     /// How many packets were sent to it,
     sent: u64,
     /// and received from it.
@@ -96,7 +102,7 @@ impl Mailbag {
         }
         loop {
             match self.is_empty() {
-                Ok(true) => return self.throw_away(),
+                Ok(true) => return,
                 Ok(false) if !self.lookout.has_ended() && began.elapsed() < LINGER => {
                     thread::sleep(Duration::from_micros(100));
                 }
@@ -111,11 +117,22 @@ impl Mailbag {
         }
     }
 
+    /// Has what comes later received for nobody, when the others can know that this rank has left.
+    pub(super) fn leave(&self) {
+        if !self.lookout.has_ended() && self.is_empty() == Ok(true) {
+            self.communicator.part(self.part());
+        }
+    }
+
     /// Whether everything is out.
     fn is_empty(&self) -> Result<bool, MpiError> {
         let mut is_empty = true;
-        for it in self.lock().iter_mut() {
-            it.reap()?;
+        for (rank, it) in self.lock().iter_mut().enumerate() {
+            match it.reap() {
+                // It has left, and needs nothing.
+                Err(_) if self.lookout.is_leaving(rank) => it.forget(),
+                reaped => reaped?,
+            }
             is_empty &= it.packets.is_empty();
         }
         Ok(is_empty)
@@ -127,11 +144,27 @@ impl Mailbag {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Traffic>> {
-        self.traffic.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.traffic)
     }
 }
 
+fn lock(traffic: &SharedTraffic) -> MutexGuard<'_, Vec<Traffic>> {
+    traffic.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Traffic {
+    /// Takes notice of a packet that MPI has begun to send.
+    fn add(&mut self, pending: Pending, is_noticed: bool) {
+        self.noticed += usize::from(is_noticed);
+        self.packets.push_back(Packet { pending, is_noticed });
+    }
+
+    /// Leaves all packets to MPI.
+    fn forget(&mut self) {
+        self.packets.clear();
+        self.noticed = 0;
+    }
+
     /// Takes back what MPI is done with.
     ///
     /// # Errors
@@ -142,6 +175,7 @@ impl Traffic {
                 break;
             }
             let packet = self.packets.pop_front().expect("there is one");
+            self.noticed -= usize::from(packet.is_noticed);
             if self.spare.len() < SPARE {
                 self.spare.push(packet.pending.into_memory());
             }
@@ -151,8 +185,7 @@ impl Traffic {
 
     /// Whether one more packet may go.
     fn has_room(&self) -> bool {
-        let noticed = self.packets.iter().filter(|packet| packet.is_noticed).count();
-        noticed < WINDOW && self.packets.len() < MOST
+        self.noticed < WINDOW && self.packets.len() < MOST
     }
 }
 
@@ -217,7 +250,7 @@ impl Outflow for MpiOutflow {
             let (to, class) = (self.to, Class::Message);
             let pending = self.bag.communicator.send(to, class, bytes, memory, is_noticed);
             sent.sent += 1;
-            sent.packets.push_back(Packet { pending: pending.map_err(lost)?, is_noticed });
+            sent.add(pending.map_err(lost)?, is_noticed);
             message.done = Some(done);
             progress = Progress::Moved;
         }
@@ -251,8 +284,12 @@ fn write(envelope: &Envelope, mark: u64) -> [u8; HEAD] {
     bytemuck::must_cast([mark, envelope.bytes as u64, rest])
 }
 
+/// What a packet says where a message begins, in a group of this mark; `None` if that makes no sense. One that is
+/// shorter than a head is the end of another group's message: this group's heads are whole, and what follows them comes
+/// while their message is open.
 fn read(packet: &[u8], expected: u64) -> Option<Head> {
-    let [mark, bytes, rest]: [u64; 3] = bytemuck::must_cast(*packet.first_chunk::<HEAD>()?);
+    let Some(head) = packet.first_chunk::<HEAD>() else { return Some(Head::Stray) };
+    let [mark, bytes, rest]: [u64; 3] = bytemuck::must_cast(*head);
     if mark != expected {
         return Some(Head::Stray);
     }
@@ -294,7 +331,8 @@ mod tests {
         let packet = write(&envelope, 7);
         assert_eq!(read(&packet, 7), Some(Head::Message(envelope)));
         assert_eq!(read(&packet, 8), Some(Head::Stray));
-        assert_eq!(read(&packet[1..], 7), None);
+        assert_eq!(read(&packet[1..], 7), Some(Head::Stray));
+        assert_eq!(read(&[], 7), Some(Head::Stray));
         let mut senseless = write(&envelope, 7);
         senseless[HEAD - 2] = 1;
         assert_eq!(read(&senseless, 7), None);

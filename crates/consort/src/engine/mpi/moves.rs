@@ -2,7 +2,7 @@
 
 use consort_sys::view::{Source, Target};
 
-use super::pieces::{PIECE, clip, pack, piece_of_part, pieces, unpack};
+use super::pieces::{PIECE, clip, pack, piece_of, piece_of_part, pieces, unpack};
 use super::{ByMpi, Stage};
 use crate::call::{Inputs, Outputs};
 use crate::engine::patient::Patient;
@@ -104,7 +104,7 @@ impl ByMpi {
             if let Some(inputs) = inputs {
                 let size = |rank| clip(&sent, inputs.part(rank, world).len()).len();
                 let total = (0..world).map(size).sum();
-                pack(self.memory.send.of(total), inputs, world, &sent);
+                pack(self.memory.send.of(total), piece_of(inputs, world, &sent));
             }
             self.have(Task::Scatter { root, mine, parts }, Stage::Moving, patient).await?;
             let received = Source::from(&self.memory.receive.bytes()[..mine]);
@@ -125,7 +125,7 @@ impl ByMpi {
             return self.exchange_uneven(inputs, outputs, patient).await;
         }
         for piece in pieces(inputs.part(0, world).len(), piece_of_part(world)) {
-            pack(self.memory.send.of(piece.len() * world), inputs, world, &piece);
+            pack(self.memory.send.of(piece.len() * world), piece_of(inputs, world, &piece));
             let (sent, received) = (Parts::Equal(piece.len()), Parts::Equal(piece.len()));
             self.have(Task::Exchange { sent, received }, Stage::Moving, patient).await?;
             unpack(self.memory.receive.bytes(), outputs, world, &piece);
@@ -151,7 +151,8 @@ impl ByMpi {
         for rank in 0..world {
             self.compare(rank, self.me(), come(rank), self.word(rank), patient)?;
         }
-        pack(self.memory.send.of((0..world).map(out).sum()), inputs, world, &(0..usize::MAX));
+        let all = (0..world).map(|rank| inputs.part(rank, world));
+        pack(self.memory.send.of((0..world).map(out).sum()), all);
         let (sent, received) =
             (Parts::each((0..world).map(out)), Parts::each((0..world).map(come)));
         self.have(Task::Exchange { sent, received }, Stage::Moving, patient).await?;

@@ -24,16 +24,26 @@ pub(super) fn clip(piece: &Range<usize>, len: usize) -> Range<usize> {
     piece.start.min(len)..piece.end.min(len)
 }
 
-/// Copies a piece of every rank's part, one behind the other.
-pub(super) fn pack(to: &mut [u8], inputs: Inputs<'_>, world: usize, piece: &Range<usize>) {
+/// Copies parts, one behind the other.
+pub(super) fn pack<'a>(to: &mut [u8], parts: impl Iterator<Item = Source<'a>>) {
     let mut rest = to;
-    for rank in 0..world {
-        let part = inputs.part(rank, world);
-        let part = part.slice(clip(piece, part.len()));
+    for part in parts {
         let (place, after) = std::mem::take(&mut rest).split_at_mut(part.len());
         Target::from(place).copy_from(part);
         rest = after;
     }
+}
+
+/// A piece of every rank's part.
+pub(super) fn piece_of<'a>(
+    inputs: Inputs<'a>,
+    world: usize,
+    piece: &Range<usize>,
+) -> impl Iterator<Item = Source<'a>> {
+    (0..world).map(move |rank| {
+        let part = inputs.part(rank, world);
+        part.slice(clip(piece, part.len()))
+    })
 }
 
 /// Copies pieces that lie one behind the other to where they belong in every rank's part.
@@ -70,9 +80,9 @@ mod tests {
         let bytes = [1_u8, 2, 3, 4, 5, 6];
         let parts = [Source::from(&bytes[..1]), Source::from(&bytes[1..6])];
         let mut packed = [0; 4];
-        pack(&mut packed[..3], Inputs::List(&parts), 2, &(0..2));
+        pack(&mut packed[..3], piece_of(Inputs::List(&parts), 2, &(0..2)));
         assert_eq!(packed, [1, 2, 3, 0]);
-        pack(&mut packed[..2], Inputs::List(&parts), 2, &(2..4));
+        pack(&mut packed[..2], piece_of(Inputs::List(&parts), 2, &(2..4)));
         assert_eq!(packed, [4, 5, 3, 0]);
         let mut room = [0_u8; 6];
         let (first, second) = room.split_at_mut(1);

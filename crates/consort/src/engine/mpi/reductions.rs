@@ -10,6 +10,11 @@
 //! | whole numbers | MPI combines | one; as MPI does it, perhaps in the network |
 //! | little else | everyone gathers all and combines it | one; n × bytes |
 //! | much else | each rank gets a slice of everyone's and combines it; then all gather the slices | two; twice (n − 1)/n × bytes |
+//!
+//! Of much, a rank combines its own slice from where the caller has it to where the caller wants it. MPI sees that only
+//! where others need it, or where slices are [small](SMALL): its copies cost as much as the sum.
+
+use std::ops::Range;
 
 use consort_sys::dtype::{Dtype, ReduceOp};
 use consort_sys::reduce::Kernel;
@@ -34,22 +39,23 @@ impl ByMpi {
         let world = self.world();
         let kernel = Kernel::new(dtype, op, world)?;
         let exactly = Arithmetic::exactly(dtype, op);
+        let mut slices = Vec::new();
         for piece in pieces(input.len(), PIECE) {
-            let (bytes, output) = (piece.len(), output.slice(piece.clone()));
-            self.lend(input.slice(piece));
+            let (bytes, input, output) =
+                (piece.len(), input.slice(piece.clone()), output.slice(piece));
             if let Some(how) = exactly {
+                self.lend(input);
                 let count = bytes / how.size;
                 self.have(Task::Combine { how, count }, Stage::Moving, patient).await?;
                 output.copy_from(Source::from(&self.memory.receive.bytes()[..bytes]));
             } else if bytes * world <= LITTLE {
-                let all = Task::GatherAll { mine: bytes, parts: Parts::Equal(bytes) };
+                let mine = self.lend(input);
+                let all = Task::GatherAll { mine, parts: Parts::Equal(bytes) };
                 self.have(all, Stage::Moving, patient).await?;
                 self.combine(&kernel, bytes, output);
             } else {
-                let mine = self.combine_slice(&kernel, bytes, patient).await?;
-                let all = Task::GatherAll { mine, parts: self.slices(&kernel, bytes) };
-                self.have(all, Stage::Moving, patient).await?;
-                output.copy_from(Source::from(&self.memory.receive.bytes()[..bytes]));
+                cut(&mut slices, (bytes, dtype.size()), world);
+                self.all_reduce_by_slices(&kernel, &slices, (input, output), patient).await?;
             }
         }
         Ok(())
@@ -65,27 +71,27 @@ impl ByMpi {
         let world = self.world();
         let kernel = Kernel::new(dtype, op, world)?;
         let exactly = Arithmetic::exactly(dtype, op);
+        let mut slices = Vec::new();
         for piece in pieces(input.len(), PIECE) {
-            let bytes = piece.len();
-            let output = output.map(|output| output.slice(piece.clone()));
-            self.lend(input.slice(piece));
+            let (bytes, input) = (piece.len(), input.slice(piece.clone()));
+            let output = output.map(|output| output.slice(piece));
             if let Some(how) = exactly {
+                self.lend(input);
                 let count = bytes / how.size;
                 self.have(Task::CombineAt { root, how, count }, Stage::Moving, patient).await?;
+                if let Some(output) = output {
+                    output.copy_from(Source::from(&self.memory.receive.bytes()[..bytes]));
+                }
             } else if bytes * world <= LITTLE {
-                let all = Task::Gather { root, mine: bytes, parts: Parts::Equal(bytes) };
+                let mine = self.lend(input);
+                let all = Task::Gather { root, mine, parts: Parts::Equal(bytes) };
                 self.have(all, Stage::Moving, patient).await?;
                 if let Some(output) = output {
                     self.combine(&kernel, bytes, output);
                 }
-                continue;
             } else {
-                let mine = self.combine_slice(&kernel, bytes, patient).await?;
-                let all = Task::Gather { root, mine, parts: self.slices(&kernel, bytes) };
-                self.have(all, Stage::Moving, patient).await?;
-            }
-            if let Some(output) = output {
-                output.copy_from(Source::from(&self.memory.receive.bytes()[..bytes]));
+                cut(&mut slices, (bytes, dtype.size()), world);
+                self.reduce_by_slices(&kernel, &slices, root, (input, output), patient).await?;
             }
         }
         Ok(())
@@ -104,57 +110,124 @@ impl ByMpi {
         let size = |rank| inputs.part(rank, world).len();
         let largest = (0..world).map(size).max().unwrap_or(0);
         for piece in pieces(largest, piece_of_part(world)) {
-            let sizes = || (0..world).map(|rank| clip(&piece, size(rank)).len());
-            pack(self.memory.send.of(sizes().sum()), inputs, world, &piece);
-            let mine = clip(&piece, size(me));
-            let (bytes, output) = (mine.len(), output.slice(mine));
+            let part = |rank| inputs.part(rank, world).slice(clip(&piece, size(rank)));
+            let (mine, output) = (part(me), output.slice(clip(&piece, size(me))));
             if let Some(how) = exactly {
+                let sizes = || (0..world).map(|rank| part(rank).len());
+                pack(self.memory.send.of(sizes().sum()), (0..world).map(part));
                 let parts = Parts::each(sizes().map(|bytes| bytes / how.size));
                 self.have(Task::CombineParts { how, parts }, Stage::Moving, patient).await?;
-                output.copy_from(Source::from(&self.memory.receive.bytes()[..bytes]));
-                continue;
+                output.copy_from(Source::from(&self.memory.receive.bytes()[..mine.len()]));
+            } else {
+                let theirs = self.swap(part, patient).await?;
+                self.combine_with(&kernel, mine, theirs, &[output]);
             }
-            let task = match Parts::of(sizes()) {
-                sent @ Parts::Equal(each) => Task::Exchange { sent, received: Parts::Equal(each) },
-                sent @ Parts::Each { .. } => {
-                    let received = Parts::each((0..world).map(|_| bytes));
-                    Task::Exchange { sent, received }
-                }
-            };
-            self.have(task, Stage::Moving, patient).await?;
-            self.combine(&kernel, bytes, output);
         }
         Ok(())
     }
 
-    /// Combines this rank's slice of so many bytes that every rank has lent, and lends the result. Says how much that
-    /// is.
-    async fn combine_slice(
+    /// Combines everything, each rank a slice of it.
+    async fn all_reduce_by_slices(
         &mut self,
         kernel: &Kernel,
-        bytes: usize,
+        slices: &[Range<usize>],
+        (input, output): (Source<'_>, Target<'_>),
         patient: &mut Patient<'_>,
-    ) -> Result<usize> {
-        let (me, world) = (self.me(), self.world());
-        let mine = slice_of(bytes, kernel.dtype().size(), me, world).len();
-        let task = match self.slices(kernel, bytes) {
-            sent @ Parts::Equal(each) => Task::Exchange { sent, received: Parts::Equal(each) },
-            sent @ Parts::Each { .. } => {
-                let received = Parts::each((0..world).map(|_| mine));
-                Task::Exchange { sent, received }
-            }
-        };
-        self.have(task, Stage::Moving, patient).await?;
-        let mut sent = std::mem::take(&mut self.memory.send);
-        self.combine(kernel, mine, Target::from(sent.of(mine)));
-        self.memory.send = sent;
-        Ok(mine)
+    ) -> Result<()> {
+        let me = self.me();
+        let part = |rank: usize| input.slice(slices[rank].clone());
+        let theirs = self.swap(part, patient).await?;
+        // What was sent is free, and becomes what the slices of all are received in.
+        let mut all = std::mem::take(&mut self.memory.send);
+        let here = Target::from(&mut all.of(input.len())[slices[me].clone()]);
+        self.combine_with(kernel, part(me), theirs, &[output.slice(slices[me].clone()), here]);
+        self.memory.send = std::mem::replace(&mut self.memory.receive, all);
+        let parts = Parts::of(slices.iter().map(Range::len));
+        self.have(Task::Complete { parts }, Stage::Moving, patient).await?;
+        for rank in self.others() {
+            let combined = Source::from(&self.memory.receive.bytes()[slices[rank].clone()]);
+            output.slice(slices[rank].clone()).copy_from(combined);
+        }
+        Ok(())
     }
 
-    /// The slices of so many bytes.
-    fn slices(&self, kernel: &Kernel, bytes: usize) -> Parts {
-        let (world, element) = (self.world(), kernel.dtype().size());
-        Parts::of((0..world).map(|rank| slice_of(bytes, element, rank, world).len()))
+    /// Combines everything for one rank, each rank a slice of it. The root's own is where it belongs at once.
+    async fn reduce_by_slices(
+        &mut self,
+        kernel: &Kernel,
+        slices: &[Range<usize>],
+        root: usize,
+        (input, output): (Source<'_>, Option<Target<'_>>),
+        patient: &mut Patient<'_>,
+    ) -> Result<()> {
+        let me = self.me();
+        let part = |rank: usize| input.slice(slices[rank].clone());
+        let theirs = self.swap(part, patient).await?;
+        let Some(output) = output else {
+            let mine = slices[me].len();
+            let mut sent = std::mem::take(&mut self.memory.send);
+            self.combine_with(kernel, part(me), theirs, &[Target::from(sent.of(mine))]);
+            self.memory.send = sent;
+            let task = Task::Gather { root, mine, parts: Parts::unknown() };
+            return self.have(task, Stage::Moving, patient).await;
+        };
+        self.combine_with(kernel, part(me), theirs, &[output.slice(slices[me].clone())]);
+        let size = |rank: usize| if rank == me { 0 } else { slices[rank].len() };
+        let parts = Parts::each((0..slices.len()).map(size));
+        self.have(Task::Gather { root, mine: 0, parts }, Stage::Moving, patient).await?;
+        let mut rest = self.memory.receive.bytes();
+        for rank in self.others() {
+            let (combined, after) = rest.split_at(slices[rank].len());
+            output.slice(slices[rank].clone()).copy_from(Source::from(combined));
+            rest = after;
+        }
+        Ok(())
+    }
+
+    /// Gives each other rank its part of what this one has, for theirs of this rank's part. Says whose are received.
+    async fn swap<'a>(
+        &mut self,
+        part: impl Fn(usize) -> Source<'a>,
+        patient: &mut Patient<'_>,
+    ) -> Result<Theirs> {
+        let (me, world) = (self.me(), self.world());
+        let mine = part(me).len();
+        if mine <= SMALL && (0..world).all(|rank| part(rank).len() == mine) {
+            pack(self.memory.send.of(mine * world), (0..world).map(part));
+            let task = Task::Exchange { sent: Parts::Equal(mine), received: Parts::Equal(mine) };
+            self.have(task, Stage::Moving, patient).await?;
+            return Ok(Theirs::WithMine);
+        }
+        let sizes = || (0..world).map(|rank| if rank == me { 0 } else { part(rank).len() });
+        let others = (0..world).filter(|&rank| rank != me);
+        pack(self.memory.send.of(sizes().sum()), others.map(&part));
+        let sent = Parts::each(sizes());
+        let received = Parts::each((0..world).map(|rank| if rank == me { 0 } else { mine }));
+        self.have(Task::Exchange { sent, received }, Stage::Moving, patient).await?;
+        Ok(Theirs::Alone)
+    }
+
+    /// Combines this rank's part with what it has received for it from the others, in the order of ranks.
+    fn combine_with(
+        &self,
+        kernel: &Kernel,
+        mine: Source<'_>,
+        theirs: Theirs,
+        targets: &[Target<'_>],
+    ) {
+        let (me, bytes, received) = (self.me(), mine.len(), self.memory.receive.bytes());
+        let part = |rank: usize| {
+            if rank == me {
+                return mine;
+            }
+            let at = match theirs {
+                Theirs::Alone => rank - usize::from(rank > me),
+                Theirs::WithMine => rank,
+            };
+            Source::from(&received[at * bytes..(at + 1) * bytes])
+        };
+        let parts: Vec<Source<'_>> = (0..self.world()).map(part).collect();
+        self.watch.time(bytes * parts.len(), || kernel.reduce(targets, &parts));
     }
 
     /// Combines so many bytes of each rank, which were received one behind the other.
@@ -166,6 +239,27 @@ impl ByMpi {
     }
 }
 
+/// What was received of a part, one behind the other.
+#[derive(Clone, Copy, Debug)]
+enum Theirs {
+    /// That of the others.
+    Alone,
+    /// That of all ranks, this one among them.
+    WithMine,
+}
+
+/// Makes these the slices of a piece of so many bytes in elements of so many, one for each of `world` ranks: but for the
+/// last, pieces are as long as the one before.
+fn cut(slices: &mut Vec<Range<usize>>, (bytes, element): (usize, usize), world: usize) {
+    if slices.last().is_none_or(|last| last.end != bytes) {
+        slices.clear();
+        slices.extend((0..world).map(|rank| slice_of(bytes, element, rank, world)));
+    }
+}
+
 /// Up to how many bytes of all ranks together everyone combines everything: about what MPI moves in the time of one
 /// more operation. Between two ranks on one host that was measured to be faster for 16 to 64 KiB of each.
 const LITTLE: usize = 256 << 10;
+/// Up to how many bytes of each rank for each a rank's own go through MPI, too, if all are as long: only of such can MPI
+/// send those for several ranks together. Where parts are larger it does not, and the copies of a rank's own cost more.
+const SMALL: usize = 4 << 10;

@@ -1,6 +1,6 @@
 //! When a message does not come, or is not what was wanted.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use consort_sys::dtype::Dtype;
 use consort_sys::ring::Envelope;
@@ -10,8 +10,9 @@ use super::exchange::{Arrival, Departure, Exchange, contents};
 use super::{Post, lock};
 use crate::engine::lookout::{Stakes, Stuck};
 use crate::engine::patient::Since;
+use crate::engine::progress::LOOK_ROUND;
 use crate::engine::verdict::{Cause, Waiting};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::p2p::Outgoing;
 
 /// How long to wait, and since when.
@@ -19,11 +20,13 @@ use crate::p2p::Outgoing;
 pub(super) struct Patient {
     timeout: Duration,
     since: Since,
+    /// When it was last looked round though something moved.
+    looked: Option<Instant>,
 }
 
 impl Patient {
     pub(super) fn new(timeout: Duration) -> Self {
-        Self { timeout, since: Since::default() }
+        Self { timeout, since: Since::default(), looked: None }
     }
 
     pub(super) fn waited(&self) -> Duration {
@@ -32,12 +35,32 @@ impl Patient {
 }
 
 impl Post {
+    /// Looks round from time to time while a message keeps moving, so that who waits for it would not.
+    pub(super) fn look_in_passing(
+        &self,
+        exchange: &Exchange<'_>,
+        patient: &mut Patient,
+    ) -> Result<()> {
+        let looked = patient.looked.get_or_insert_with(Instant::now);
+        if looked.elapsed() < LOOK_ROUND {
+            return Ok(());
+        }
+        *looked = Instant::now();
+        match self.check(exchange, patient) {
+            Err(stuck @ (Stuck::Late | Stuck::Ended)) => {
+                Err(self.give_up(exchange, patient.waited(), stuck))
+            }
+            // What one that is gone had sent before is seen by waiting for it.
+            _ => Ok(()),
+        }
+    }
+
     /// Whether to wait on.
     pub(super) fn check(
         &self,
         exchange: &Exchange<'_>,
         patient: &mut Patient,
-    ) -> Result<(), Stuck> {
+    ) -> std::result::Result<(), Stuck> {
         self.lookout.listen();
         for Awaited { ranks, held_up, comes } in self.awaited(exchange) {
             if !held_up {

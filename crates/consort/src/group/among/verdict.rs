@@ -52,7 +52,8 @@ impl Gathering<'_> {
                 ))
             }
             Verdict::Unable { rank, reason } => {
-                Error::PeerUnable { group: group.to_owned(), rank, call: "among", reason }
+                let call = self.purpose.unwrap_or("among");
+                Error::PeerUnable { group: group.to_owned(), rank, call, reason }
             }
             Verdict::Lost { rank, by, waited, seen } => {
                 let (group, call, whereabouts) = (group.into(), call.into(), self.in_words(&seen));

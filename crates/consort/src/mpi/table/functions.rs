@@ -174,6 +174,8 @@ pub(super) const GROUP_NULL: Handle = Handle(0x108);
 pub(super) const COMM_NULL: Handle = Handle(0x100);
 pub(super) const MESSAGE_NULL: Handle = Handle(0x128);
 pub(super) const ANY_SOURCE: c_int = -1;
+/// In place of what is sent: that it is where it will be received.
+pub(super) const IN_PLACE: *const c_void = std::ptr::without_provenance(1);
 pub(super) const BYTE: Handle = Handle(0x247);
 /// The tag of messages: they are told apart by what they say.
 pub(super) const TAG: c_int = 1;

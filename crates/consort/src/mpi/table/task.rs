@@ -18,6 +18,8 @@ pub(crate) enum Task {
     Spread { root: usize, bytes: usize },
     /// What each sends, for all.
     GatherAll { mine: usize, parts: Parts },
+    /// What each has in its own part of the memory to receive in, for all.
+    Complete { parts: Parts },
     /// What each sends, for one, who alone has to know of parts that differ.
     Gather { root: usize, mine: usize, parts: Parts },
     /// What one sends for each, who alone has to know of parts that differ.
@@ -115,6 +117,10 @@ impl Task {
                 assert_eq!(*mine, parts.size(me), "it gives as much as all know");
                 (*mine, parts.total(world))
             }
+            Self::Complete { parts } => {
+                check_parts(parts, world);
+                (0, parts.total(world))
+            }
             Self::Gather { root, mine, parts } => {
                 check_root(*root, world);
                 if *root != me {
@@ -170,6 +176,7 @@ mod tests {
         let needs = |task: Task| task.needs(1, 3);
         assert_eq!(needs(Task::Barrier), (0, 0));
         assert_eq!(needs(Task::GatherAll { mine: 2, parts: uneven() }), (2, 6));
+        assert_eq!(needs(Task::Complete { parts: uneven() }), (0, 6));
         assert_eq!(needs(Task::Gather { root: 1, mine: 2, parts: uneven() }), (2, 6));
         assert_eq!(needs(Task::Gather { root: 0, mine: 2, parts: Parts::unknown() }), (2, 0));
         assert_eq!(needs(Task::Scatter { root: 1, mine: 2, parts: uneven() }), (6, 2));

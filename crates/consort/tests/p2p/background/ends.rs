@@ -1,12 +1,12 @@
 //! What is dropped while messages are on their way.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use consort::Error;
-use consort_testkit::{Case, conformance};
+use consort_testkit::{Case, await_threads, conformance};
 
-use super::{LONG, left_alone};
+use super::left_alone;
 use crate::{RING, capacity, coded, meet, room};
 
 conformance! { [shm tcp mixed in_process mpi]
@@ -44,9 +44,9 @@ fn a_group_that_is_dropped_with_messages_on_their_way_is_left_when_they_are_done
             drop(group.send_async(coded(0, 3 * RING), 1, 7).unwrap());
             drop(group.recv_any_async(room::<u32>(3), 7).unwrap());
             // The system shows with some delay that a thread has begun.
-            await_threads(1);
+            await_threads(NAME, 1);
             drop(group);
-            return await_threads(0);
+            return await_threads(NAME, 0);
         }
         std::thread::sleep(Duration::from_millis(50));
         let mut received = room::<u32>(3 * RING);
@@ -79,7 +79,7 @@ fn a_group_that_is_dropped_with_messages_and_calls_on_their_way_is_left_after_th
         // would leave before it has received the other's last message.
         group.barrier().unwrap();
         drop(group);
-        await_threads(0);
+        await_threads(NAME, 0);
     });
 }
 
@@ -131,19 +131,5 @@ fn processor_time() -> u64 {
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
-/// Waits until this process has so many threads that carry out asynchronous calls.
-fn await_threads(count: usize) {
-    let until = Instant::now() + LONG;
-    while threads() != count {
-        assert!(Instant::now() < until, "{} threads instead of {count}", threads());
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-fn threads() -> usize {
-    let names = fs::read_dir("/proc/self/task").unwrap().filter_map(|task| {
-        // A thread may end while one looks.
-        fs::read_to_string(task.ok()?.path().join("comm")).ok()
-    });
-    names.filter(|name| name.trim_end() == "consort").count()
-}
+/// The thread for asynchronous messages.
+const NAME: &str = "consort";

@@ -4,17 +4,19 @@ use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use consort_store::{Deadline, ErrorKind};
 
+use super::super::ending::Apart;
 use super::super::watch::happens_within;
 use super::super::{ENDED, LINGER, lock};
 use super::mailbox::{Bell, Mailbox};
-use crate::device::{Device, Event, Stream};
+use super::part::Part;
+use crate::device::{Event, Stream};
 use crate::error::{Error, Result};
 use crate::group::Group;
-use crate::nccl::{Comm, Memory, Registration, Window};
+use crate::nccl::{Comm, Registration, Window};
 
 /// Keeps a rank's symmetric memory for as long as other ranks may use it.
 #[derive(Debug)]
@@ -39,11 +41,14 @@ enum Stage {
 #[derive(Debug)]
 pub(super) struct Estate {
     pub(super) comm: Arc<Comm>,
-    pub(super) window: Window,
+    /// There when the memory is known to all ranks.
+    pub(super) window: Option<Window>,
     /// That the group's own communicator knows the memory, too.
     pub(super) known: Option<Registration>,
     pub(super) stream: Stream,
-    pub(super) memory: Memory,
+    /// What the group's calls are done on, when there can be some on this memory.
+    pub(super) calls: Option<Arc<Stream>>,
+    pub(super) part: Part,
 }
 
 /// What a rank tells another.
@@ -98,7 +103,7 @@ impl Keeper {
             let mut stage = lock(&self.stage);
             if matches!(*stage, Stage::Over) {
                 drop(stage);
-                return estate.give_up();
+                return estate.abandon();
             }
             *stage = Stage::Dropped(estate);
         }
@@ -162,48 +167,74 @@ impl Estate {
         &self.comm
     }
 
+    /// The memory, as all ranks know it.
+    pub(super) fn window(&self) -> &Window {
+        self.window.as_ref().expect("all ranks know it")
+    }
+
+    /// Gives back what can be, without the others, and does not wait long: NCCL need not come back from that.
+    #[cold]
+    pub(super) fn abandon(self: Box<Self>) {
+        let device = self.part.device().clone();
+        match Apart::begin(&device, self, |estate| estate.give_up()) {
+            Ok(ending) => ending.wait(Instant::now() + LINGER),
+            Err(estate) => estate.give_up(),
+        }
+    }
+
     /// Gives all of it back, as all ranks do at this moment.
     fn give_back(self) {
-        let Self { comm, window, known, stream, memory } = self;
-        // NCCL has to have forgotten the memory before that is given back.
-        drop((known, window));
-        if let Some(Err(error)) = Arc::into_inner(comm).map(Comm::destroy) {
-            tracing::debug!(
-                "the communicator of symmetric memory could not be ended in good order: {error}"
-            );
-        }
-        let device = stream.device().clone();
+        let Self { comm, window, known, stream, calls: _, part } = self;
+        part.device().end_inside(|| {
+            // NCCL has to have forgotten the memory before that is given back.
+            drop((known, window));
+            if let Some(Err(error)) = Arc::into_inner(comm).map(Comm::destroy) {
+                tracing::debug!(
+                    "the communicator of symmetric memory could not be ended in good order: {error}"
+                );
+            }
+        });
         drop(stream);
-        free(memory, &device);
+        free(part, &[]);
     }
 
     /// Gives back what can be, without the others.
     fn give_up(self) {
-        let Self { comm, window, known, stream, memory } = self;
-        let (ended, device) = (comm.abort(), stream.device().clone());
-        drop((known, window, comm, stream));
+        let Self { comm, window, known, stream, calls, part } = self;
+        // A window of a communicator that lives would be closed only together with the others'.
+        let ended = part.device().end_inside(|| {
+            let ended = comm.abort();
+            drop((known, window, comm));
+            ended
+        });
+        let aborted: Vec<_> = [Some(&stream), calls.as_deref()].into_iter().flatten().collect();
         match ended {
-            Ok(()) => free(memory, &device),
-            Err(error) => keep(memory, &format!("NCCL may still use it: {error}")),
+            Ok(()) => free(part, &aborted),
+            Err(error) => keep(part, &format!("NCCL may still use it: {error}")),
         }
     }
 }
 
-/// Gives memory back, when the device has done all that its default stream was given: what the program has it copy from
-/// there and to there is not waited for. The driver waits for that by itself when its own memory is given back, and
-/// NCCL does not.
-fn free(memory: Memory, device: &Device) {
-    match Event::of_default(device).map(|event| happens_within(&event, LINGER)) {
-        Ok(true) => drop(memory),
-        Ok(false) => keep(memory, "the device may still use it"),
-        Err(error) => keep(memory, &error.to_string()),
+/// Gives memory back, when the device has done all that its default stream was given, and these: what the program has it
+/// copy from there and to there is not waited for, nor the end of what was aborted. The driver waits for that by itself
+/// when its own memory is given back, and NCCL does not.
+fn free(part: Part, streams: &[&Stream]) {
+    let until = Instant::now() + LINGER;
+    let events = streams.iter().map(|stream| stream.record());
+    let events = events.chain([Event::of_default(part.device())]);
+    let is_done =
+        |event: &Event| happens_within(event, until.saturating_duration_since(Instant::now()));
+    match events.collect::<Result<Vec<_>, _>>() {
+        Ok(events) if events.iter().all(is_done) => drop(part),
+        Ok(_) => keep(part, "the device may still use it"),
+        Err(error) => keep(part, &error.to_string()),
     }
 }
 
 /// Leaves memory as it is, for good.
-fn keep(memory: Memory, why: &str) {
-    tracing::warn!("{memory:?} is not given back: {why}");
-    std::mem::forget(memory);
+fn keep(part: Part, why: &str) {
+    tracing::warn!("{:?} is not given back: {why}", part.memory());
+    std::mem::forget(part);
 }
 
 impl Note {

@@ -7,24 +7,26 @@ use std::time::{Duration, Instant};
 
 use consort_store::Deadline;
 
+use super::super::context::on_device;
 use super::super::joining::{Lack, agreed, in_the_group, meet, watched_with};
 use super::super::{Inner, Nccl, Wait, give_up, lock};
 use super::Side;
 use super::keeper::{Estate, Keeper};
+use super::part::Part;
 use crate::device::{Block, Device, Event};
 use crate::error::Result;
 use crate::group::Group;
-use crate::nccl::{self, Comm, Feature, Memory, Window, WindowOptions};
+use crate::nccl::{self, Comm, Feature, WindowOptions};
 
 impl Nccl {
     /// How often symmetric memory was asked for. Requests are made one after the other.
     pub(crate) fn requests(&self) -> MutexGuard<'_, u64> {
-        lock(&self.requests)
+        lock(&self.0.requests)
     }
 
     /// Whose memory it works on.
     pub(crate) fn device(&self) -> &Device {
-        &self.inner.device
+        &self.0.inner.device
     }
 
     /// Whether NCCL has what symmetric memory needs.
@@ -32,7 +34,8 @@ impl Nccl {
     /// # Errors
     /// What it has not, in words.
     pub(crate) fn check_symmetric(&self) -> Result<(), String> {
-        let (library, found) = (self.inner.comm().library(), self.inner.comm().library().version());
+        let library = self.0.inner.comm().library();
+        let found = library.version();
         let has_all = NEEDED.into_iter().all(|feature| library.has(feature));
         let since = NEEDED.map(Feature::since).into_iter().max().unwrap_or(found);
         let lack =
@@ -44,11 +47,11 @@ impl Nccl {
     ///
     /// # Errors
     /// When there are not so many left.
-    pub(crate) fn take(&self, bytes: usize) -> Result<Memory, String> {
+    pub(crate) fn take(&self, bytes: usize) -> Result<Part, String> {
         let len = bytes.checked_next_multiple_of(PAGE).and_then(|len| len.checked_add(STAGE));
         let len = len.ok_or_else(|| format!("{bytes} bytes are more than can be addressed"))?;
-        let taken = self.inner.device.inside(|| Memory::new(self.inner.comm().library(), len));
-        taken.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+        let taken = Part::new(self.0.inner.comm().library(), &self.0.inner.device, len);
+        taken.map_err(|error| error.to_string())
     }
 
     /// Makes symmetric memory of what each rank has taken, for the program's request of this number. All ranks call
@@ -61,13 +64,13 @@ impl Nccl {
         group: &Group,
         number: u64,
         bytes: usize,
-        memory: Memory,
+        part: Part,
     ) -> Result<Arc<Side>> {
         let opened = group.beside(&format!("{NAME} {number}"), CALL).and_then(|control| {
             let _heard = group.ends_with_it(&control);
-            self.open_in(control, (number, bytes), memory, group.timeout())
+            self.open_in(control, (number, bytes), part, group.timeout())
         });
-        opened.map_err(|error| in_the_group(group, &self.inner.lookout, CALL, error))
+        opened.map_err(|error| in_the_group(group, &self.0.inner.lookout, CALL, error))
     }
 
     /// The same among ranks that tell each other things in this group.
@@ -75,39 +78,44 @@ impl Nccl {
         &self,
         control: Group,
         (number, bytes): (u64, usize),
-        memory: Memory,
+        part: Part,
         patience: Duration,
     ) -> Result<Arc<Side>> {
-        let (inner, until) = (&self.inner, Deadline::after(patience));
+        let (inner, until) = (&self.0.inner, Deadline::after(patience));
         let met = inner.device.stream().map_err(Lack::of).and_then(|stream| {
             let (lookout, library) = (&inner.lookout, inner.comm().library());
             Ok((meet(&control, lookout, library, &inner.device, until)?, stream))
         });
-        let undo = |(comm, _): (Arc<Comm>, _)| give_up(&comm);
+        let undo = |(comm, _): (Arc<Comm>, _)| give_up(&inner.device, [&comm]);
         let (comm, stream) =
             agreed((&control, until), "a communicator for symmetric memory", met, undo)?;
-        let opened = inner.survey(&control, &comm, &memory, until);
-        // The communicator ends first: otherwise, to close the window would wait for the others.
-        let opened = opened.inspect_err(|_| give_up(&comm));
-        let undo = |_| give_up(&comm);
-        let (window, own, near) =
-            agreed((&control, until), "a window of symmetric memory", opened, undo)?;
+        let (window, known, calls) = Default::default();
+        let mut estate = Box::new(Estate { comm, window, known, stream, calls, part });
+        let surveyed = inner.survey(&control, &mut estate, until);
+        let call = "a window of symmetric memory";
+        let (own, near) = match agreed((&control, until), call, surveyed, drop) {
+            Ok(surveyed) => surveyed,
+            Err(error) => {
+                estate.abandon();
+                return Err(error);
+            }
+        };
         let (keeper, told) = match Keeper::start(control) {
             Ok(started) => started,
             Err(error) => {
-                give_up(&comm);
+                estate.abandon();
                 return Err(
                     inner.give_up(format!("there is no thread for symmetric memory: {error}"))
                 );
             }
         };
         // It makes collective calls faster, and nothing else depends on it.
-        let known =
-            inner.comm().register(&memory).inspect_err(|error| tracing::debug!("{error}")).ok();
-        let estate = Some(Box::new(Estate { comm, window, known, stream, memory }));
+        let known = on_device(&inner.device, || inner.comm().register(estate.part.memory()));
+        estate.calls = Some(inner.stream.clone());
+        estate.known = known.inspect_err(|error| tracing::debug!("{error}")).ok();
         let counters = || (0..inner.world).map(|_| Mutex::new(0)).collect();
         let (engine, sent, taken) = (inner.clone(), counters(), counters());
-        let stage = Mutex::new(());
+        let (stage, estate) = (Mutex::new(()), Some(estate));
         let side = Side { engine, keeper, estate, number, bytes, own, near, sent, taken, stage };
         let side = Arc::new(side);
         inner.remember(&side, told);
@@ -116,42 +124,40 @@ impl Nccl {
 }
 
 impl Inner {
-    /// Makes memory zero, and known to all ranks. Says where it is, and where on this device those of the others are.
+    /// Makes a rank's part zero, and known to all ranks. Says where it is, and where on this device those of the others
+    /// are.
     ///
     /// # Errors
     /// When NCCL cannot, in words.
     fn survey(
         &self,
         control: &Group,
-        comm: &Arc<Comm>,
-        memory: &Memory,
+        estate: &mut Estate,
         until: Deadline,
-    ) -> Result<(Window, Block, Vec<Option<Block>>), Lack> {
+    ) -> Result<(Block, Vec<Option<Block>>), Lack> {
+        let (comm, memory) = (&estate.comm, estate.part.memory());
         let nowhere = || Lack::of("NCCL has given memory that is nowhere");
         let start = NonNull::new(memory.as_ptr()).ok_or_else(nowhere)?;
         let own = Block::new(start, memory.len());
         self.clear(comm, own, until).map_err(Lack::Own)?;
         let options = WindowOptions { symmetric: true, strict_ordering: false };
-        let window = watched_with(control, &self.lookout, until, || comm.window(memory, options));
+        let open = || comm.window(memory, options);
+        let window = watched_with(control, &self.lookout, until, || on_device(&self.device, open));
         let window = window.map_err(|error| Lack::in_time(&error, until))?;
-        let near = (0..self.world as u32).map(|rank| {
-            let start = NonNull::new(comm.peer_pointer(&window, rank, 0)?);
+        let window = estate.window.insert(window);
+        let near = |rank| -> nccl::Result<Option<Block>> {
+            let start = NonNull::new(comm.peer_pointer(window, rank, 0)?);
             Ok(start.map(|start| Block::new(start, memory.len())))
-        });
-        match near.collect::<nccl::Result<Vec<_>>>() {
-            Ok(near) => Ok((window, own, near)),
-            Err(error) => {
-                // The others know of it soon, and do not close the window in good order either.
-                give_up(comm);
-                Err(Lack::of(error))
-            }
-        }
+        };
+        let near = on_device(&self.device, || (0..self.world as u32).map(near).collect());
+        Ok((own, near.map_err(Lack::of)?))
     }
 
     /// Makes memory zero.
     fn clear(&self, comm: &Comm, own: Block, until: Deadline) -> Result<(), String> {
         let until = until.into();
-        let wait = Wait { call: &CALL, number: 0, until, began: Instant::now() };
+        let is_for_all = false;
+        let wait = Wait { call: &CALL, number: 0, is_for_all, until, began: Instant::now() };
         let cleared = self.device.clear(own).and_then(|()| Event::of_default(&self.device));
         let cleared = cleared.map_err(|error| error.to_string())?;
         self.watch(comm, &cleared, &wait).map_err(|error| error.to_string())

@@ -7,6 +7,7 @@ use std::time::Duration;
 use consort_sys::dtype::Dtype;
 use consort_sys::view::{Source, Space, Target};
 
+use super::super::context::on_device;
 use super::super::{Wait, lock};
 use super::making::STAGE;
 use super::{Side, wait};
@@ -85,8 +86,8 @@ impl Side {
             let coming = (puts - *taken).min(i32::MAX as u64);
             let signals =
                 Signals { count: coming as u32, peer: from as u32, signal: 0, context: 0 };
-            let awaited =
-                engine.watched(&wait.until, || self.comm().wait_signal(&[signals], self.stream()));
+            let call = || self.comm().wait_signal(&[signals], self.stream());
+            let awaited = engine.watched(&wait.until, || on_device(&engine.device, call));
             awaited.map_err(|error| engine.fail(&error))?;
             self.finish(&wait)?;
             *taken += coming;
@@ -112,14 +113,14 @@ impl Side {
         let mut sent = lock(&self.sent[to]);
         let ready = Event::of_default(&engine.device).map_err(|error| engine.fail(&error))?;
         estate.stream.wait_for(&ready).map_err(|error| engine.fail(&error))?;
-        let (dtype, peer, window, signal) = (Dtype::U8, to as u32, &estate.window, (0, 0));
+        let (dtype, peer, window, signal) = (Dtype::U8, to as u32, estate.window(), (0, 0));
         let stream = self.stream();
         let put = || {
             // SAFETY: what is read is memory of the device, and is left alone until the stream is done with it, for
             // which it is waited below. What is written is the peer's, which expects it there at any time.
             unsafe { estate.comm.put_signal(bytes, dtype, peer, window, at, signal, stream) }
         };
-        let put = engine.watched(&wait.until, put);
+        let put = engine.watched(&wait.until, || on_device(&engine.device, put));
         put.map_err(|error| engine.fail(&error))?;
         *sent += 1;
         self.finish(wait)

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Mailbag, NEXT, Packet, Traffic};
+use super::{Mailbag, Traffic};
 use crate::mpi::{Class, Communicator, Memory, Pending};
 
 /// What is known of a rank's last word.
@@ -19,11 +19,11 @@ pub(super) enum Goodbye {
 }
 
 impl Mailbag {
-    /// Tells those who are there how much this rank has sent and received.
+    /// Tells all how much this rank has sent and received: those who have left [wait](super::parting) for it, too.
     pub(super) fn say_goodbye(&self) {
         let mut all = self.lock();
         for to in self.others() {
-            if self.lookout.is_leaving(to) || self.lookout.is_dead(to) {
+            if self.lookout.is_dead(to) {
                 continue;
             }
             let it = &mut all[to];
@@ -32,7 +32,7 @@ impl Mailbag {
             memory.send.of(BYTES).copy_from_slice(bytemuck::bytes_of(&words));
             // Whoever cannot be told has its deadline.
             if let Ok(pending) = self.communicator.send(to, Class::Farewell, BYTES, memory, false) {
-                it.packets.push_back(Packet { pending, is_noticed: false });
+                it.add(pending, false);
             }
         }
     }
@@ -63,29 +63,11 @@ impl Mailbag {
             Goodbye::Lost(since) => since.elapsed() < LAST_BREATH,
         }
     }
-
-    /// Receives what ranks that have left have sent, and nobody wants, as far as it is there: MPI would keep it.
-    pub(super) fn throw_away(&self) {
-        for from in self.others().filter(|&rank| self.lookout.has_left(rank)) {
-            for class in [Class::Message, Class::Farewell] {
-                let next = || {
-                    let memory = &mut Memory::default();
-                    self.communicator.receive(from, class, NEXT, memory).ok()?
-                };
-                while let Some(mut packet) = next() {
-                    // What is small is there at once, and nothing else is left of one that has left.
-                    if packet.is_done() != Ok(true) {
-                        return self.communicator.spoil();
-                    }
-                }
-            }
-        }
-    }
 }
 
 impl Goodbye {
     /// Looks whether it has been said.
-    fn look(&mut self, communicator: &Communicator, rank: usize) {
+    pub(super) fn look(&mut self, communicator: &Communicator, rank: usize) {
         loop {
             if let Self::Unsaid | Self::Lost(_) = self {
                 let memory = &mut Memory::default();

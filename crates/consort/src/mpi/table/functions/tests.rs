@@ -66,6 +66,7 @@ fn handles() -> Vec<(String, usize)> {
         ("MPI_REQUEST_NULL", REQUEST_NULL),
         ("MPI_MESSAGE_NULL", MESSAGE_NULL),
         ("MPI_ERRHANDLER_NULL", ERRHANDLER_NULL),
+        ("MPI_IN_PLACE", Handle(IN_PLACE.addr())),
         ("MPI_BYTE", BYTE),
     ];
     let datatypes = [
