@@ -2,8 +2,8 @@
  * Every collective of NCCL's API, with results that are checked.
  *
  *   cargo build --release -p consort-nccl -p consort-cli
- *   cc -I crates/consort-nccl/include -o collectives examples/c/collectives.c -L target/release -lconsort_nccl
- *   LD_LIBRARY_PATH=target/release target/release/consort run -n 4 -- ./collectives "$(mktemp -d)/id"
+ *   cc -I crates/consort-nccl/include -o target/collectives examples/c/collectives.c -L target/release -lconsort_nccl
+ *   LD_LIBRARY_PATH=target/release target/release/consort run -n 4 -- target/collectives "$(mktemp -d)/id"
  *
  * Rank 0 takes an id and leaves it in the file that is named on the command line, where the others find it: one that is
  * not there yet, since an id is good for one meeting. It ends with 0 if all results are right, and says so.

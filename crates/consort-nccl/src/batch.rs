@@ -5,20 +5,22 @@
 //! begins when all before it are done, on its streams and of its communicators, and everything in it goes on at
 //! once; so a thread can make the calls of several ranks, and messages need no order.
 //!
-//! **No deadlock.** Units are issued one after the other, by one thread at a time, and whatever a unit waits
-//! for was issued before it.
+//! What comes into being in a group does so before its calls, which cannot be about it. Only where a window is closed, that
+//! and all behind it that comes of the same communicator come after them: they may be about the window.
+//!
+//! **No deadlock.** A unit gets all of its places [at once](crate::order), and whatever it waits for has got its own
+//! before.
 
-use std::any::Any;
 use std::cell::RefCell;
-use std::mem::ManuallyDrop;
-use std::sync::{Arc, Mutex};
+use std::mem::{self, ManuallyDrop};
+use std::sync::Arc;
 use std::thread;
 
 use crate::birth::{Birth, Due, no_thread};
 use crate::comm::{Communicator, noting};
 use crate::deed::{Begun, Deed};
 use crate::failure::{Failure, Result, catch};
-use crate::lock;
+use crate::order::Order;
 use crate::stream::Stream;
 use crate::turns::Turn;
 use crate::watched::Watched;
@@ -46,13 +48,13 @@ pub(crate) fn end() -> Result<()> {
 /// As [`end`].
 pub(crate) fn end_in_thought() -> Result<(usize, usize)> {
     let Some(open) = close()? else { return Ok((0, 0)) };
-    if let Some(failure) = open.failure {
-        return Err(failure);
-    }
-    if !open.births.is_empty() {
-        return Err(Failure::usage(
-            "communicators cannot be made in a group that is only simulated",
-        ));
+    let beyond = || {
+        Failure::usage(
+            "a group that is only simulated neither makes nor ends communicators and windows",
+        )
+    };
+    if let Some(why) = open.failure.or_else(|| (!open.births.is_empty()).then(beyond)) {
+        return Err(call_off(open.births, why));
     }
     let bytes = open.entries.iter().map(|entry| entry.deed.bytes()).sum();
     Ok((bytes, open.entries.len()))
@@ -88,7 +90,7 @@ pub(crate) fn call(
 fn now(comm: &Communicator, deed: Deed) -> Result<()> {
     let mut turn = comm.turns.take();
     turn.begin();
-    noting(comm, || deed.carry_out(&comm.at_work()?.group))
+    noting(comm, || deed.carry_out(None, &comm.at_work()?.group))
 }
 
 /// Has a communicator come into being: when the group of calls ends, or now.
@@ -152,27 +154,43 @@ impl Open {
     }
 
     fn issue(self) -> Result<()> {
-        if let Some(failure) = self.failure {
-            for birth in self.births {
-                birth.call_off(&failure);
-            }
-            return Err(failure);
+        if let Some(why) = self.failure {
+            return Err(call_off(self.births, why));
         }
-        let delivered = deliver(self.births);
-        let issued = issue(self.entries);
+        let (first, last) = part_at_ends(self.births);
+        let results = [deliver(first), issue(self.entries), deliver(last)];
         // What goes on in the background is told last.
-        match (delivered, issued) {
-            (Err(failure), Ok(())) => Err(failure),
-            (_, issued) => issued,
-        }
+        let goes_on = |result: &Result<()>| *result == Err(Failure::in_progress());
+        let (apart, done): (Vec<_>, Vec<_>) = results.into_iter().partition(goes_on);
+        done.into_iter().chain(apart).fold(Ok(()), Result::and)
     }
+}
+
+/// None of them comes into being, so that nobody waits for what nobody makes any more. Gives back why.
+fn call_off(births: Vec<Birth>, why: Failure) -> Failure {
+    births.into_iter().for_each(|birth| birth.call_off(&why));
+    why
+}
+
+/// What comes before a group's calls, and what comes after them: of each communicator what ends something, and all
+/// behind it.
+fn part_at_ends(births: Vec<Birth>) -> (Vec<Birth>, Vec<Birth>) {
+    let mut ended: Vec<Arc<Communicator>> = Vec::new();
+    births.into_iter().partition(|birth| {
+        let Some(parent) = &birth.parent else { return true };
+        let is_behind = ended.iter().any(|it| Arc::ptr_eq(it, parent));
+        if birth.is_end && !is_behind {
+            ended.push(parent.clone());
+        }
+        !birth.is_end && !is_behind
+    })
 }
 
 /// The group of calls, if it is the outermost that ends.
 fn close() -> Result<Option<Open>> {
     with_open(|open| match open.depth {
         0 => Err(Failure::usage("ncclGroupEnd without ncclGroupStart")),
-        1 => Ok(Some(std::mem::replace(open, Open::NONE))),
+        1 => Ok(Some(mem::replace(open, Open::NONE))),
         _ => {
             open.depth -= 1;
             Ok(None)
@@ -183,7 +201,7 @@ fn close() -> Result<Option<Open>> {
 /// Brings communicators into being, all at once.
 fn deliver(births: Vec<Birth>) -> Result<()> {
     let dues: Vec<Due> = {
-        let _order = lock(&ORDER);
+        let _order = Order::take();
         births.into_iter().map(Birth::due).collect()
     };
     let (waited, apart): (Vec<Due>, Vec<Due>) = dues.into_iter().partition(Due::is_blocking);
@@ -218,9 +236,9 @@ fn all_at_once(mut dues: Vec<Due>) -> Result<()> {
 fn issue(entries: Vec<Entry>) -> Result<()> {
     let mut here = None;
     {
-        let _order = lock(&ORDER);
+        let order = Order::take();
         for unit in Unit::of(entries) {
-            here = here.or(unit.queue());
+            here = here.or(unit.queue(&order));
         }
     }
     here.map_or(Ok(()), Lead::carry_out)
@@ -242,7 +260,8 @@ struct Part {
 }
 
 impl Unit {
-    /// What hangs together, in the order in which it was first heard of.
+    /// What hangs together, with each communicator's calls in their order. Which unit comes first does not matter, as they
+    /// have nothing in common.
     fn of(entries: Vec<Entry>) -> Vec<Self> {
         let mut units: Vec<Self> = Vec::new();
         for entry in entries {
@@ -284,7 +303,7 @@ impl Unit {
     }
 
     /// Puts it on its streams. If whoever makes the calls waits, that one carries it out.
-    fn queue(self) -> Option<Lead> {
+    fn queue(self, order: &Order) -> Option<Lead> {
         let parts: Vec<(Part, Turn)> = self
             .parts
             .into_iter()
@@ -300,16 +319,16 @@ impl Unit {
         for stream in streams {
             let gate = gate.clone();
             held += 1;
-            stream.push(Box::new(move || {
+            stream.push(order, move || {
                 gate.hold();
                 Ok(())
-            }));
+            });
         }
         let lead = Lead { parts, gate, held };
         match leader {
             None => Some(lead),
             Some(leader) => {
-                leader.push(Box::new(|| lead.carry_out()));
+                leader.push(order, || lead.carry_out());
                 None
             }
         }
@@ -331,11 +350,11 @@ impl Lead {
     /// The first thing that went wrong. The communicators know, too.
     fn carry_out(mut self) -> Result<()> {
         self.gate.gather(self.held);
-        let is_single = matches!(&self.parts[..], [(part, _)] if part.deeds.len() == 1);
+        let is_simple = matches!(&self.parts[..], [(part, _)] if part.is_simple());
         let result = match self.parts.pop() {
-            Some((mut part, mut turn)) if is_single => {
+            Some((mut part, mut turn)) if is_simple => {
                 turn.begin();
-                let result = part.deeds.pop().map_or(Ok(()), |deed| part.carry_out(deed));
+                let result = part.carry_out();
                 drop(turn);
                 result
             }
@@ -350,14 +369,26 @@ impl Lead {
 }
 
 impl Part {
-    fn carry_out(&self, deed: Deed) -> Result<()> {
-        noting(&self.comm, || deed.carry_out(&self.comm.at_work()?.group))
+    /// Whether whoever waits for it can do it alone, and have nothing done in the background.
+    fn is_simple(&self) -> bool {
+        match &self.deeds[..] {
+            [_] => true,
+            [one, other] => one.goes_with(other),
+            _ => false,
+        }
+    }
+
+    /// Does what is simple.
+    fn carry_out(&mut self) -> Result<()> {
+        let mut deeds = mem::take(&mut self.deeds).into_iter();
+        let Some(one) = deeds.next() else { return Ok(()) };
+        noting(&self.comm, || one.carry_out(deeds.next(), &self.comm.at_work()?.group))
     }
 
     /// Begins all of its calls, or as many as can be.
     fn begin(&mut self, turn: &Turn) -> (Vec<Begun>, Result<()>) {
         let mut begun = Vec::new();
-        let deeds = std::mem::take(&mut self.deeds);
+        let deeds = mem::take(&mut self.deeds);
         let result = noting(&self.comm, || {
             let hold = turn.share();
             let group = self.comm.at_work()?.group;
@@ -426,11 +457,6 @@ impl Gate {
     }
 }
 
-/// Keeps the places of calls as they are until what it gives is dropped: see [`fork`](crate::fork).
-pub(crate) fn hold_all() -> Box<dyn Any> {
-    Box::new(lock(&ORDER))
-}
-
 /// The group of calls of this thread.
 fn with_open<T>(body: impl FnOnce(&mut Open) -> T) -> T {
     OPEN.with(|open| body(&mut open.borrow_mut()))
@@ -441,6 +467,3 @@ thread_local! {
     static OPEN: ManuallyDrop<RefCell<Open>> =
         const { ManuallyDrop::new(RefCell::new(Open::NONE)) };
 }
-
-/// One at a time gives calls their places.
-static ORDER: Mutex<()> = Mutex::new(());

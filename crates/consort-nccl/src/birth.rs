@@ -16,12 +16,14 @@ pub(crate) struct Birth {
     /// None for a rank that has its part in making others, but is in none itself.
     comm: Option<Arc<Communicator>>,
     /// The communicator that it comes of, whose calls before it are done first.
-    parent: Option<Arc<Communicator>>,
+    pub(crate) parent: Option<Arc<Communicator>>,
     make: Make,
     blocking: bool,
     /// Whether it is about the program's memory, so that an abort waits for it. It does not for others: ranks that
     /// meet anew do so until all have come, or it is too late.
     is_use: bool,
+    /// Whether it ends something that calls before it may be about.
+    pub(crate) is_end: bool,
 }
 
 /// Meets the others.
@@ -41,7 +43,7 @@ impl Birth {
     ) -> Self {
         let blocking = comm.settings.blocking;
         let make: Make = Box::new(move || make().map(Some));
-        Self { comm: Some(comm), parent: None, make, blocking, is_use: false }
+        Self { comm: Some(comm), parent: None, make, blocking, is_use: false, is_end: false }
     }
 
     /// One that comes of another, if this rank is in it.
@@ -52,17 +54,25 @@ impl Birth {
         make: impl FnOnce() -> Result<Option<Bond>> + Send + 'static,
     ) -> Self {
         let (blocking, make) = (settings.blocking, Box::new(make));
-        Self { comm, parent: Some(parent), make, blocking, is_use: false }
+        Self { comm, parent: Some(parent), make, blocking, is_use: false, is_end: false }
     }
 
-    /// Something that comes of a communicator and is none: a window, or its end.
+    /// Something that comes of a communicator and is none: a window.
     pub(crate) fn of_memory(
         parent: Arc<Communicator>,
         make: impl FnOnce() -> Result<()> + Send + 'static,
     ) -> Self {
         let blocking = parent.settings.blocking;
         let make: Make = Box::new(move || make().map(|()| None));
-        Self { comm: None, parent: Some(parent), make, blocking, is_use: true }
+        Self { comm: None, parent: Some(parent), make, blocking, is_use: true, is_end: false }
+    }
+
+    /// Its end.
+    pub(crate) fn end_of_memory(
+        parent: Arc<Communicator>,
+        make: impl FnOnce() -> Result<()> + Send + 'static,
+    ) -> Self {
+        Self { is_end: true, ..Self::of_memory(parent, make) }
     }
 
     /// Whether whoever asks for it waits.
@@ -80,6 +90,7 @@ impl Birth {
 
     /// Gives it its place.
     pub(crate) fn due(self) -> Due {
+        self.comm.iter().for_each(|comm| comm.begin_to_form());
         let turn = self.parent.as_ref().map(|parent| parent.turns.take());
         Due { birth: self, turn }
     }

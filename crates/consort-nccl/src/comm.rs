@@ -1,6 +1,8 @@
 //! Communicators.
 
 mod ops;
+mod registrations;
+mod windows;
 
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
@@ -65,6 +67,8 @@ pub(crate) struct Bond {
 /// How far a communicator is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
+    /// The group of calls that it is asked for in has not ended.
+    Asked,
     /// The ranks meet.
     Forming,
     /// It can be used.
@@ -84,11 +88,11 @@ pub(crate) enum Stage {
 }
 
 impl Communicator {
-    /// One whose ranks are about to meet.
-    pub(crate) fn forming(settings: Settings, device: Option<c_int>) -> Arc<Self> {
+    /// One whose ranks are to meet.
+    pub(crate) fn asked_for(settings: Settings, device: Option<c_int>) -> Arc<Self> {
         let mut comms = lock(&COMMS);
         comms.last += 1;
-        let state = State { stage: Stage::Forming, bond: None, failure: None, births: 0 };
+        let state = State { stage: Stage::Asked, bond: None, failure: None, births: 0 };
         let comm = Arc::new(Self {
             number: comms.last * STEP,
             origin: Origin::here(),
@@ -113,6 +117,22 @@ impl Communicator {
     pub(crate) fn find(handle: Handle) -> Result<Arc<Self>> {
         let comm = Self::any(handle)?;
         if comm.origin.is_here() { Ok(comm) } else { Err(Failure::forked("comm")) }
+    }
+
+    /// As [`take`](Self::take), for whoever then waits until the ranks have met.
+    ///
+    /// # Errors
+    /// When there is none; or the ranks do not meet before a group of calls has ended, which may be the caller's. C can
+    /// find it then as before.
+    pub(crate) fn take_issued(handle: Handle) -> Result<Option<Arc<Self>>> {
+        let comm = Self::any(handle)?;
+        if comm.origin.is_here() {
+            let state = lock(&comm.state);
+            if state.stage == Stage::Asked {
+                return Err(comm.why_not(&state));
+            }
+        }
+        Self::take(handle)
     }
 
     /// As [`find`](Self::find), and C cannot find it any more. None in a forked child, which has nothing to end.
@@ -152,6 +172,14 @@ impl Communicator {
         lock(&COMMS).all.remove(&self.number);
     }
 
+    /// The ranks begin to meet, also for one that was aborted before: so the others hear of that.
+    pub(crate) fn begin_to_form(&self) {
+        let mut state = lock(&self.state);
+        if state.stage == Stage::Asked {
+            state.stage = Stage::Forming;
+        }
+    }
+
     /// The ranks have met, or have not.
     ///
     /// # Errors
@@ -169,7 +197,7 @@ impl Communicator {
                 return Err(Failure::usage("the communicator was aborted before it was ready"));
             }
             Err(failure) => {
-                if state.stage == Stage::Forming {
+                if let Stage::Asked | Stage::Forming = state.stage {
                     state.stage = Stage::Failed;
                 }
                 state.failure.get_or_insert(failure.clone());
@@ -186,11 +214,7 @@ impl Communicator {
     /// # Errors
     /// When it cannot be used, or not yet.
     pub(crate) fn bond(&self) -> Result<Bond> {
-        let state = lock(&self.state);
-        match (state.stage, &state.bond) {
-            (Stage::Ready, Some(bond)) => Ok(bond.clone()),
-            (stage, _) => Err(self.why_not(stage, &state)),
-        }
+        Ok(self.bond_in(&[Stage::Ready])?.0)
     }
 
     /// As [`bond`](Self::bond), for calls that were made already: those it is finalized after are carried out.
@@ -198,23 +222,33 @@ impl Communicator {
     /// # Errors
     /// When it has ended meanwhile.
     pub(crate) fn at_work(&self) -> Result<Bond> {
-        let state = lock(&self.state);
-        match (state.stage, &state.bond) {
-            (Stage::Ready | Stage::Finalizing, Some(bond)) => Ok(bond.clone()),
-            (stage, _) => Err(self.why_not(stage, &state)),
-        }
+        Ok(self.bond_in(&[Stage::Ready, Stage::Finalizing])?.0)
     }
 
-    /// As [`bond`](Self::bond), also when it was revoked; says whether it was.
+    /// As [`bond`](Self::bond), for what is to be made of it: also when it was revoked.
     ///
     /// # Errors
     /// As [`bond`](Self::bond).
-    pub(crate) fn kinship(&self) -> Result<(Bond, bool)> {
+    pub(crate) fn kinship(&self) -> Result<Bond> {
+        Ok(self.bond_in(&[Stage::Ready, Stage::Revoked])?.0)
+    }
+
+    /// As [`at_work`](Self::at_work), for what is made of it: also when it was revoked. Says whether it was.
+    ///
+    /// # Errors
+    /// As [`at_work`](Self::at_work).
+    pub(crate) fn kinship_at_work(&self) -> Result<(Bond, bool)> {
+        let stages = [Stage::Ready, Stage::Finalizing, Stage::Revoked];
+        let (bond, stage) = self.bond_in(&stages)?;
+        Ok((bond, stage == Stage::Revoked))
+    }
+
+    /// As [`bond`](Self::bond), also in other stages.
+    fn bond_in(&self, stages: &[Stage]) -> Result<(Bond, Stage)> {
         let state = lock(&self.state);
         match (state.stage, &state.bond) {
-            (Stage::Ready, Some(bond)) => Ok((bond.clone(), false)),
-            (Stage::Revoked, Some(bond)) => Ok((bond.clone(), true)),
-            (stage, _) => Err(self.why_not(stage, &state)),
+            (stage, Some(bond)) if stages.contains(&stage) => Ok((bond.clone(), stage)),
+            _ => Err(self.why_not(&state)),
         }
     }
 
@@ -224,12 +258,16 @@ impl Communicator {
     /// When it was never ready, or was destroyed.
     pub(crate) fn known(&self) -> Result<Bond> {
         let state = lock(&self.state);
-        state.bond.clone().ok_or_else(|| self.why_not(state.stage, &state))
+        state.bond.clone().ok_or_else(|| self.why_not(&state))
     }
 
-    fn why_not(&self, stage: Stage, state: &State) -> Failure {
+    fn why_not(&self, state: &State) -> Failure {
         let name = self.name();
-        match (stage, &state.failure) {
+        match (state.stage, &state.failure) {
+            (Stage::Asked, _) => Failure::usage(format!(
+                "{name} is asked for in a group of calls that has not ended: call ncclGroupEnd first, in the thread \
+                 that has begun it, or give it up with ncclCommAbort"
+            )),
             (Stage::Forming, _) => Failure::argument(format!(
                 "{name} is not ready: wait until ncclCommGetAsyncError does not say ncclInProgress any more"
             )),
@@ -272,7 +310,7 @@ impl Communicator {
         if let Some(failure) = &state.failure {
             return failure.clone();
         }
-        if let Stage::Forming | Stage::Finalizing = state.stage {
+        if let Stage::Asked | Stage::Forming | Stage::Finalizing = state.stage {
             return Failure::in_progress();
         }
         if state.births > 0 && state.stage == Stage::Ready {
@@ -331,16 +369,6 @@ impl Communicator {
         self.turns.end();
     }
 
-    /// Ends what comes for its windows. When it returns nobody writes to them any more.
-    fn end_service(&self, why: &str) {
-        let service = lock(&self.service).clone();
-        if let Some(service) = service {
-            service.abort(why);
-            service.rest();
-            window::let_go_all_of(self.number);
-        }
-    }
-
     /// Ends what is on its way, and keeps who the ranks are.
     ///
     /// # Errors
@@ -350,7 +378,7 @@ impl Communicator {
         let bond = match (state.stage, &state.bond) {
             (Stage::Ready, Some(bond)) => bond.clone(),
             (Stage::Revoked, Some(_)) => return Ok(()),
-            (stage, _) => return Err(self.why_not(stage, &state)),
+            _ => return Err(self.why_not(&state)),
         };
         // Under the same lock: one that is aborted meanwhile stays so.
         state.stage = Stage::Revoked;
@@ -371,7 +399,7 @@ impl Communicator {
                 state.stage = Stage::Finalizing;
                 Ok(())
             }
-            stage => Err(self.why_not(stage, &state)),
+            _ => Err(self.why_not(&state)),
         }
     }
 
@@ -419,61 +447,6 @@ impl Communicator {
     pub(crate) fn succeed(&self, bond: Bond) {
         lock(&self.state).bond = Some(bond);
     }
-
-    /// Who writes to its windows. Every rank has to call it, in its turn.
-    ///
-    /// # Errors
-    /// When a rank cannot.
-    pub(crate) fn service(&self) -> Result<Arc<Service>> {
-        if let Some(service) = &*lock(&self.service) {
-            return Ok(service.clone());
-        }
-        // Whoever aborts does not wait for this.
-        let group = self.at_work()?.group.split(Some(0), 0)?;
-        let group = group.ok_or_else(|| Failure::usage("there is no group for windows"))?;
-        let started = Arc::new(Service::start(group)?);
-        *lock(&self.service) = Some(started.clone());
-        Ok(started)
-    }
-
-    /// Who writes to its windows, if there was one ever.
-    ///
-    /// # Errors
-    /// When there was none.
-    pub(crate) fn service_there_is(&self) -> Result<Arc<Service>> {
-        lock(&self.service).clone().ok_or_else(|| {
-            Failure::usage(format!(
-                "{} has had no window: signals need one, from ncclCommWindowRegister",
-                self.name()
-            ))
-        })
-    }
-
-    /// Keeps memory that the program registers. Says what it is called, as nothing else ever is.
-    pub(crate) fn register(&self, region: Region) -> Handle {
-        let number = {
-            let mut comms = lock(&COMMS);
-            comms.registered += 1;
-            REGISTERED + comms.registered * STEP
-        };
-        lock(&self.registered).insert(number, region);
-        Handle::new(number)
-    }
-
-    /// Forgets it.
-    ///
-    /// # Errors
-    /// When it is none of this communicator's.
-    pub(crate) fn deregister(&self, handle: Handle) -> Result<()> {
-        match lock(&self.registered).remove(&handle.number()) {
-            Some(_) => Ok(()),
-            None => Err(Failure::argument(format!(
-                "handle is {:#x}, which ncclCommRegister has not given for this communicator, or was \
-                 deregistered before",
-                handle.number()
-            ))),
-        }
-    }
 }
 
 /// Whatever happens in `body` is the communicator's failure too.
@@ -497,7 +470,6 @@ struct Comms {
 static COMMS: Mutex<Comms> = Mutex::new(Comms { all: BTreeMap::new(), last: 0, registered: 0 });
 /// Handles look like addresses, and are none that anybody has.
 const STEP: usize = 0x10;
-/// No communicator, stream or window has such a number.
-const REGISTERED: usize = 0x7400_0000_0000;
 const ABORTED: &str = "ncclCommAbort";
-const REVOKED: &str = "ncclCommRevoke";
+/// Why the ranks of a communicator that was revoked are told that it has ended.
+pub(crate) const REVOKED: &str = "ncclCommRevoke";

@@ -45,7 +45,7 @@ pub struct Config {
     pub graphStreamOrdering: c_int,
 }
 
-// SAFETY: numbers and pointers, which are looked at before they are followed, and the size comes first.
+// SAFETY: it is numbers and pointers only, and the size comes first.
 #[allow(unsafe_code)]
 unsafe impl Plain for Config {}
 
@@ -150,7 +150,8 @@ impl Settings {
         let name = match !has_name {
             true => None,
             false => {
-                // SAFETY: a name that is not null ends with a zero, as NCCL asks of its callers.
+                // SAFETY: the program's own, whole and not null, so it ends with a zero, as whoever made the `Grown`
+                // promised.
                 #[allow(unsafe_code)]
                 let text = unsafe { Text::from_raw(config.commName) };
                 Some(text.read("config.commName")?)
@@ -218,7 +219,7 @@ mod tests {
 
     #[allow(unsafe_code)]
     fn read(config: &mut Config) -> Result<Settings> {
-        // SAFETY: it lives until this returns.
+        // SAFETY: it lives until this returns, and names in these tests are literals.
         Settings::read(&unsafe { Grown::from_raw(config) }, &Settings::default())
     }
 

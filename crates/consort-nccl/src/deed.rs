@@ -1,6 +1,7 @@
 //! What a communicator is asked to do: a collective or a message, with the program's memory.
 
 use std::ffi::c_int;
+use std::iter;
 use std::sync::Arc;
 
 use consort::{
@@ -243,17 +244,42 @@ impl Deed {
         }
     }
 
-    /// Does it, and waits until it is done.
+    /// Whether another can be done with it by whoever waits for both, with nothing in the background: they are messages,
+    /// one each way.
+    pub(crate) fn goes_with(&self, other: &Self) -> bool {
+        match (&self.task, &other.task) {
+            (Task::Send { data, .. }, Task::Recv { buffer, .. })
+            | (Task::Recv { buffer, .. }, Task::Send { data, .. }) => !data.overlaps(*buffer),
+            _ => false,
+        }
+    }
+
+    /// Does it, with another that [goes with](Self::goes_with) it if there is one, and waits until both are done.
     ///
     /// # Errors
     /// Why it could not be done.
-    pub(crate) fn carry_out(self, group: &Group) -> Result<()> {
-        if self.is_message() {
-            return self.begin(group)?.finish();
+    pub(crate) fn carry_out(self, other: Option<Self>, group: &Group) -> Result<()> {
+        match self.task {
+            Task::Send { .. } | Task::Recv { .. } => self.exchange(other, group),
+            Task::Put { .. } | Task::Await { .. } => self.begin(group)?.finish(),
+            _ => {
+                let mut ready = self.prepare();
+                let mut lists = Lists::default();
+                Ok(group.call(&ready.call(&mut lists))?)
+            }
         }
-        let mut ready = self.prepare();
-        let mut lists = Lists::default();
-        Ok(group.call(&ready.call(&mut lists))?)
+    }
+
+    fn exchange(mut self, mut other: Option<Self>, group: &Group) -> Result<()> {
+        let (mut outgoing, mut incoming) = (None, None);
+        for message in iter::once(&mut self).chain(&mut other).map(OwnedMessage::message) {
+            match message {
+                Message::Out(message) => outgoing = Some(message),
+                Message::In(message) => incoming = Some(message),
+            }
+        }
+        group.exchange(outgoing, incoming)?;
+        Ok(())
     }
 
     /// Has it done in the background.

@@ -8,6 +8,7 @@ use consort_sys::origin::Origin;
 
 use crate::failure::{Failure, Result};
 use crate::lock;
+use crate::order::Order;
 use crate::raw::Handle;
 use crate::stream::Stream;
 
@@ -70,15 +71,17 @@ impl Event {
 
     /// Has it happen when all is done that a stream was given so far.
     pub(crate) fn record(&self, stream: Option<&Stream>) {
+        // Nobody hears of a moment that has no place yet.
+        let order = Order::take();
         let moment = Arc::<Moment>::default();
         *lock(&self.last) = moment.clone();
         match stream {
             Some(stream) => {
                 let so_far = stream.so_far();
-                stream.push(Box::new(move || {
+                stream.push(&order, move || {
                     moment.come(so_far());
                     Ok(())
-                }));
+                });
             }
             None => moment.come(Ok(())),
         }
@@ -99,10 +102,10 @@ impl Event {
     pub(crate) fn hold(&self, stream: Option<&Stream>) {
         let moment = lock(&self.last).clone();
         match stream {
-            Some(stream) => stream.push(Box::new(move || {
+            Some(stream) => stream.push(&Order::take(), move || {
                 moment.wait();
                 Ok(())
-            })),
+            }),
             None => moment.wait(),
         }
     }
@@ -141,6 +144,8 @@ const STEP: usize = 0x10;
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
 
     use super::*;
 
@@ -157,23 +162,23 @@ mod tests {
 
         let (go, gone) = mpsc::channel::<()>();
         let (tell, told) = mpsc::channel();
-        first.push(Box::new(move || {
+        first.push(&Order::take(), move || {
             gone.recv().unwrap();
             Ok(())
-        }));
+        });
         event.record(Some(&first));
         event.hold(Some(&second));
-        second.push(Box::new(move || {
+        second.push(&Order::take(), move || {
             tell.send(()).unwrap();
             Ok(())
-        }));
+        });
         assert!(!event.has_happened().unwrap());
         assert!(told.try_recv().is_err());
         go.send(()).unwrap();
         told.recv().unwrap();
         assert!(event.has_happened().unwrap());
 
-        first.push(Box::new(|| Err(Failure::usage("no"))));
+        first.push(&Order::take(), || Err(Failure::usage("no")));
         event.record(Some(&first));
         while matches!(event.has_happened(), Ok(false)) {}
         assert_eq!(event.has_happened().unwrap_err().text, "no");
@@ -181,5 +186,29 @@ mod tests {
         Event::destroy(handle).unwrap();
         assert!(Event::destroy(handle).unwrap_err().text.contains("destroyed"));
         [one, two].into_iter().for_each(|handle| Stream::destroy(handle).unwrap());
+    }
+
+    #[test]
+    fn an_event_gets_no_place_between_those_of_others() {
+        let queue = Stream::create(Handle::NULL).unwrap();
+        let stream = Stream::find(queue).unwrap().unwrap();
+        let handle = Event::create();
+        let (tell, told) = mpsc::channel();
+        let order = Order::take();
+        let ways: [fn(&Event, Option<&Stream>); 2] = [Event::record, Event::hold];
+        let threads = ways.map(|way| {
+            let (event, stream, tell) =
+                (Event::find(handle).unwrap(), stream.clone(), tell.clone());
+            thread::spawn(move || {
+                way(&event, Some(&stream));
+                tell.send(()).unwrap();
+            })
+        });
+        assert!(told.recv_timeout(Duration::from_millis(100)).is_err(), "somebody has the order");
+        drop(order);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        stream.synchronize().unwrap();
+        Event::destroy(handle).unwrap();
+        Stream::destroy(queue).unwrap();
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use std::thread::LocalKey;
 
 use consort::{Error, ErrorKind};
+use consort_sys::net;
 
 use crate::lock;
 use crate::status::Status;
@@ -64,10 +65,17 @@ impl From<Error> for Failure {
                 Status::INTERNAL_ERROR
             }
             Error::PeerUnable { .. } | Error::Unable { .. } => Status::REMOTE_ERROR,
+            // The other ways to fail there are about what the environment says.
+            Error::Interface(net::Error::System(_)) => Status::SYSTEM_ERROR,
             other => status_of(other.kind()),
         };
-        Self { status, text: error.to_string() }
+        Self { status, text: in_c(&error.to_string()) }
     }
+}
+
+/// What consort says, with the names of what programs in C have for it.
+fn in_c(text: &str) -> String {
+    NAMES.iter().fold(text.to_owned(), |text, (rust, c)| text.replace(rust, c))
 }
 
 impl From<consort_store::Error> for Failure {
@@ -157,6 +165,12 @@ thread_local! {
     static SHOWN: RefCell<CString> = RefCell::new(CStr::to_owned(c""));
 }
 
+/// What consort's errors name, and what stands for it here.
+const NAMES: [(&str, &str); 3] = [
+    ("Group::shrink", "ncclCommShrink"),
+    ("Group::error", "ncclCommGetAsyncError"),
+    ("Builder::timeout or CONSORT_TIMEOUT", "CONSORT_TIMEOUT"),
+];
 /// For threads in which nothing went wrong: what did may have gone wrong in the background.
 static ANYBODYS: Mutex<Option<CString>> = Mutex::new(None);
 

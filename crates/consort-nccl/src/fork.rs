@@ -4,12 +4,15 @@
 //! child could not even look up that a handle is its parent's. So who forks holds all of them, and both it and
 //! the child let go of them afterwards. They are held for moments only, and in the order of the list here where one
 //! is taken while another is held.
+//!
+//! What a child has no use for is [each process's own](consort_sys::origin::PerProcess) instead: what `consort` keeps for
+//! all threads, and the stores of ids. So a child can make communicators of its own.
 
 use std::any::Any;
 use std::cell::RefCell;
 use std::ffi::c_int;
 
-use crate::{batch, comm, event, failure, membership, memory, stream, window};
+use crate::{comm, event, failure, memory, order, record, stream, window};
 
 /// Holds a table until what it gives is dropped.
 type Hold = fn() -> Box<dyn Any>;
@@ -48,12 +51,12 @@ thread_local! {
 }
 
 const ALL: [Hold; 8] = [
-    batch::hold_all,
+    order::hold_all,
     comm::hold_all,
     stream::hold_all,
     event::hold_all,
     window::hold_all,
     memory::hold_all,
-    membership::hold_all,
+    record::hold_all,
     failure::hold_all,
 ];

@@ -49,16 +49,19 @@ mod config;
 mod deed;
 mod event;
 mod failure;
-#[allow(unsafe_code)]
+#[allow(unsafe_code, reason = "the system is told whom to call before it forks")]
 mod fork;
+mod gathering;
 mod id;
 mod kind;
 mod membership;
 #[allow(unsafe_code)]
 mod memory;
+mod order;
 mod parameters;
 #[allow(unsafe_code)]
 pub mod raw;
+mod record;
 mod scale;
 #[allow(unsafe_code)]
 mod shared;

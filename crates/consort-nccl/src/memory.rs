@@ -202,6 +202,14 @@ impl Drop for Hold {
     }
 }
 
+/// Whether it is a piece of this library's making.
+///
+/// # Errors
+/// When it is none, or was taken back.
+pub(crate) fn check(buffer: Buffer) -> Result<()> {
+    block_at(&lock(&ALLOCATED), buffer.address()).map(drop)
+}
+
 /// Takes it back.
 ///
 /// # Errors
@@ -209,12 +217,7 @@ impl Drop for Hold {
 pub(crate) fn free(buffer: Buffer) -> Result<()> {
     let address = buffer.address();
     let mut blocks = lock(&ALLOCATED);
-    let Some(block) = blocks.get(&address) else {
-        let what =
-            format!("ptr is {address:#x}, which ncclMemAlloc has not given, or was freed before");
-        return Err(Failure::argument(what));
-    };
-    if block.holds > 0 {
+    if block_at(&blocks, address)?.holds > 0 {
         return Err(Failure::usage(format!(
             "ptr is {address:#x}, and there is a window on it: call ncclCommWindowDeregister, or end the \
              communicator, before it is freed"
@@ -227,6 +230,14 @@ pub(crate) fn free(buffer: Buffer) -> Result<()> {
         unsafe { dealloc(ptr::with_exposed_provenance_mut(address), layout) };
     }
     Ok(())
+}
+
+fn block_at(blocks: &BTreeMap<usize, Block>, address: usize) -> Result<&Block> {
+    blocks.get(&address).ok_or_else(|| {
+        Failure::argument(format!(
+            "ptr is {address:#x}, which ncclMemAlloc has not given, or was freed before"
+        ))
+    })
 }
 
 /// Keeps all pieces as they are until what it gives is dropped: see [`fork`](crate::fork).

@@ -2,7 +2,8 @@
 
 use std::ffi::CString;
 use std::str::FromStr;
-use std::sync::OnceLock;
+
+use consort_sys::origin::PerProcess;
 
 use crate::failure::{Failure, Result};
 use crate::raw::Handle;
@@ -71,12 +72,15 @@ impl Parameter {
 
 /// Their names, as C reads them.
 pub(crate) fn keys() -> &'static [CString] {
-    static KEYS: OnceLock<Vec<CString>> = OnceLock::new();
-    KEYS.get_or_init(|| {
-        let names = NCCLS.into_iter().chain(consort::VARIABLES);
-        names.filter_map(|name| CString::new(name).ok()).collect()
-    })
+    KEYS.here()
 }
+
+fn all_keys() -> Vec<CString> {
+    let names = NCCLS.into_iter().chain(consort::VARIABLES);
+    names.filter_map(|name| CString::new(name).ok()).collect()
+}
+
+static KEYS: PerProcess<Vec<CString>> = PerProcess::new(all_keys);
 
 /// Those of NCCL's that mean something here.
 const NCCLS: [&str; 3] = ["NCCL_COMM_ID", "NCCL_SOCKET_IFNAME", crate::window::P2P_DISABLE];

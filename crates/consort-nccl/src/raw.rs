@@ -86,7 +86,7 @@ impl<T: Copy> In<T> {
 #[repr(transparent)]
 pub struct Grown<T>(*mut T);
 
-/// What such a structure may be made of.
+/// What such a structure may be made of: numbers, and pointers, which whoever makes a [`Grown`] of it answers for.
 ///
 /// # Safety
 /// All bytes are a valid value, and the first field is its size, as a `usize`.
@@ -95,7 +95,8 @@ pub unsafe trait Plain: Copy {}
 impl<T: Plain> Grown<T> {
     /// # Safety
     /// It is null, or leads to as many bytes as the first field there says, which can be read and written until
-    /// the call that it is given to has returned.
+    /// the call that it is given to has returned. A pointer among them, if it is whole and not null, leads to what
+    /// the field has in the C API, which can be read as long: for a name, bytes that end with a zero.
     pub unsafe fn from_raw(pointer: *mut T) -> Self {
         Self(pointer)
     }
@@ -264,7 +265,7 @@ mod tests {
     #[test]
     fn what_a_program_does_not_know_of_is_neither_read_nor_written() {
         let mut thing = Thing { size: 12, old: 1, new: 2 };
-        // SAFETY: it lives to the end.
+        // SAFETY: it lives to the end, and has no pointers.
         let pointer = unsafe { Grown::from_raw(&mut thing) };
         let default = Thing { size: 16, old: 7, new: 8 };
         assert_eq!(pointer.read("thing", 12, default).unwrap(), Thing { size: 12, old: 1, new: 8 });

@@ -11,11 +11,12 @@ use consort_sys::origin::Origin;
 
 use crate::failure::{Failure, Result, catch};
 use crate::lock;
+use crate::order::Order;
 use crate::raw::Handle;
 use crate::watched::{Held, Watched};
 
 /// What a stream carries out.
-pub(crate) type Job = Box<dyn FnOnce() -> Result<()> + Send>;
+type Job = Box<dyn FnOnce() -> Result<()> + Send>;
 
 /// A queue of calls.
 #[derive(Debug)]
@@ -37,17 +38,26 @@ struct Line {
 #[derive(Default)]
 struct State {
     jobs: VecDeque<Job>,
-    /// How many there are, with the one that is being carried out.
-    pending: usize,
+    /// How many it was ever given.
+    given: u64,
+    /// How many of them are done: all but those that wait, and the one that is being carried out.
+    done: u64,
     /// The first thing that went wrong since somebody asked.
     failure: Option<Failure>,
     /// It ends when there is nothing left to do.
     is_closed: bool,
 }
 
+impl State {
+    fn is_idle(&self) -> bool {
+        self.done == self.given
+    }
+}
+
 impl std::fmt::Debug for Line {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} jobs", self.state.lock().pending)
+        let state = self.state.lock();
+        write!(f, "{} jobs", state.given - state.done)
     }
 }
 
@@ -119,11 +129,13 @@ impl Stream {
         self.number
     }
 
-    /// Has it carry something out, after all that it has been given before.
-    pub(crate) fn push(&self, job: Job) {
+    /// Has it carry something out, after all that it has been given before. What it may wait for there has got its place
+    /// before, which is what the order is for.
+    pub(crate) fn push(&self, _order: &Order, job: impl FnOnce() -> Result<()> + Send + 'static) {
+        let job = Box::new(job);
         let mut state = self.line.state.lock();
         state.jobs.push_back(job);
-        state.pending += 1;
+        state.given += 1;
         self.line.state.tell(state);
     }
 
@@ -139,9 +151,9 @@ impl Stream {
     /// What went wrong, which stays until it is synchronized.
     pub(crate) fn is_idle(&self) -> Result<bool> {
         let state = self.line.state.lock();
-        match (&state.failure, state.pending) {
-            (Some(failure), 0) => Err(failure.clone()),
-            (_, pending) => Ok(pending == 0),
+        match (&state.failure, state.is_idle()) {
+            (Some(failure), true) => Err(failure.clone()),
+            (_, is_idle) => Ok(is_idle),
         }
     }
 
@@ -184,7 +196,7 @@ impl Drop for Stream {
         }
         let mut state = self.line.state.lock();
         state.is_closed = true;
-        let is_idle = state.pending == 0;
+        let is_idle = state.is_idle();
         self.line.state.tell(state);
         if let (Some(thread), true) = (self.thread.take(), is_idle) {
             // A job's panic is caught; there is nothing else to hear of.
@@ -194,10 +206,12 @@ impl Drop for Stream {
 }
 
 impl Line {
-    /// Waits until there is nothing to do.
+    /// Waits until all is done that it was given so far. What others give it meanwhile is not waited for, or there
+    /// might be no end to it.
     fn settle(&self) -> Held<'_, State> {
         let mut state = self.state.lock();
-        while state.pending > 0 {
+        let last = state.given;
+        while state.done < last {
             state = self.state.wait(state);
         }
         state
@@ -216,7 +230,7 @@ impl Line {
             drop(state);
             let result = catch(job);
             state = self.state.lock();
-            state.pending -= 1;
+            state.done += 1;
             if let Err(failure) = result {
                 state.failure.get_or_insert(failure);
             }
@@ -250,6 +264,7 @@ const STEP: usize = 0x10;
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+    use std::time::Duration;
 
     use super::*;
 
@@ -260,14 +275,14 @@ mod tests {
         let (tell, told) = mpsc::channel();
         for number in 0..5 {
             let tell = tell.clone();
-            stream.push(Box::new(move || {
+            stream.push(&Order::take(), move || {
                 tell.send(number).unwrap();
                 match number {
                     1 => Err(Failure::usage("one")),
                     2 => panic!("two"),
                     _ => Ok(()),
                 }
-            }));
+            });
         }
         assert_eq!(stream.synchronize().unwrap_err().text, "one");
         assert_eq!(told.try_iter().collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
@@ -284,15 +299,47 @@ mod tests {
         let stream = Stream::find(handle).unwrap().unwrap();
         let (tell, told) = mpsc::channel::<()>();
         let (answer, answered) = mpsc::channel();
-        stream.push(Box::new(move || {
+        stream.push(&Order::take(), move || {
             told.recv().unwrap();
             answer.send(7).unwrap();
             Ok(())
-        }));
+        });
         assert!(!stream.is_idle().unwrap());
         Stream::destroy(handle).unwrap();
         drop(stream);
         tell.send(()).unwrap();
         assert_eq!(answered.recv(), Ok(7));
+    }
+
+    #[test]
+    fn who_waits_for_a_stream_does_not_wait_for_what_it_is_given_meanwhile() {
+        let context = Handle::new(0x77);
+        let handle = Stream::create(context).unwrap();
+        let stream = Stream::find(handle).unwrap().unwrap();
+        let is_over = Arc::new(Mutex::new(false));
+        feed(&stream, &is_over);
+        let (tell, told) = mpsc::channel();
+        let awaited = stream.clone();
+        let waiting = thread::spawn(move || {
+            awaited.synchronize().unwrap();
+            Stream::settle_all_of(context);
+            tell.send(()).unwrap();
+        });
+        let heard = told.recv_timeout(Duration::from_secs(10));
+        *lock(&is_over) = true;
+        waiting.join().unwrap();
+        heard.expect("there was always something to do");
+        Stream::destroy(handle).unwrap();
+    }
+
+    /// Gives a stream a job that gives it the next, until it is over.
+    fn feed(stream: &Arc<Stream>, is_over: &Arc<Mutex<bool>>) {
+        let (fed, until) = (stream.clone(), is_over.clone());
+        stream.push(&Order::take(), move || {
+            if !*lock(&until) {
+                feed(&fed, &until);
+            }
+            Ok(())
+        });
     }
 }

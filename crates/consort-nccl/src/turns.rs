@@ -46,7 +46,7 @@ pub(crate) struct Use {
 }
 
 impl Turns {
-    /// The next place. It has to be [awaited](Turn::come) in the order of [`batch`](crate::batch), or calls of
+    /// The next place. It has to be [awaited](Turn::come) in the [order](crate::order) of all, or calls of
     /// several communicators could wait for each other.
     pub(crate) fn take(self: &Arc<Self>) -> Turn {
         let mut counts = self.counts.lock();

@@ -156,16 +156,43 @@ impl Window {
     }
 }
 
-/// A window's place among those that C knows of, before the ranks have agreed on it.
-pub(crate) fn reserve() -> Handle {
+/// A window's place among those that C knows of, before the ranks have agreed on it. Its memory stays from here on: so
+/// whoever ends the communicator finds what it has to let go of, however far the window is.
+pub(crate) fn reserve(comm: usize, hold: Option<Hold>) -> Place {
     let mut windows = lock(&WINDOWS);
     windows.last += 1;
-    Handle::new(FIRST + windows.last * STEP)
+    let number = FIRST + windows.last * STEP;
+    windows.all.insert(number, Known { comm, window: None, hold });
+    Place { number }
 }
 
-/// From here on C finds it, and its memory stays.
-pub(crate) fn settle(handle: Handle, window: Window, hold: Option<Hold>) {
-    lock(&WINDOWS).all.insert(handle.number(), Known { window, hold });
+/// Where a window comes. If none does, it is given up when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    number: usize,
+}
+
+impl Place {
+    /// What C calls the window.
+    pub(crate) fn handle(&self) -> Handle {
+        Handle::new(self.number)
+    }
+
+    /// From here on C finds it.
+    pub(crate) fn settle(self, window: Window) {
+        if let Some(known) = lock(&WINDOWS).all.get_mut(&self.number) {
+            known.window = Some(window);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut windows = lock(&WINDOWS);
+        if windows.all.get(&self.number).is_some_and(|known| known.window.is_none()) {
+            windows.all.remove(&self.number);
+        }
+    }
 }
 
 /// The one that C calls so.
@@ -185,7 +212,8 @@ pub(crate) fn find(handle: Handle, comm: usize) -> Result<Window> {
 /// When there is none.
 pub(crate) fn known(handle: Handle) -> Result<Window> {
     let windows = lock(&WINDOWS);
-    windows.all.get(&handle.number()).map(|it| it.window.clone()).ok_or_else(|| none(handle))
+    let known = windows.all.get(&handle.number());
+    known.and_then(|known| known.window.clone()).ok_or_else(|| none(handle))
 }
 
 /// Whether memory that is to be put somewhere is a communicator's to read: NCCL asks that it be in one of its symmetric
@@ -195,10 +223,10 @@ pub(crate) fn known(handle: Handle) -> Result<Window> {
 /// When it is not.
 pub(crate) fn check_source(comm: usize, data: Region) -> Result<()> {
     let windows = lock(&WINDOWS);
-    let is_in = |Known { window, .. }: &Known| {
+    let is_in = |window: &Window| {
         window.comm == comm && window.flags & SYMMETRIC != 0 && window.mine.has(data)
     };
-    if data.len() == 0 || windows.all.values().any(is_in) {
+    if data.len() == 0 || windows.all.values().filter_map(|it| it.window.as_ref()).any(is_in) {
         return Ok(());
     }
     Err(Failure::argument(format!(
@@ -232,12 +260,12 @@ pub(crate) fn let_go_all_of(comm: usize) {
 pub(crate) fn forget_all_of(comm: usize) -> Vec<Hold> {
     let mut windows = lock(&WINDOWS);
     let holds = holds_of(comm, &mut windows);
-    windows.all.retain(|_, known| known.window.comm != comm);
+    windows.all.retain(|_, known| known.comm != comm);
     holds
 }
 
 fn holds_of(comm: usize, windows: &mut Windows) -> Vec<Hold> {
-    let all = windows.all.values_mut().filter(|known| known.window.comm == comm);
+    let all = windows.all.values_mut().filter(|known| known.comm == comm);
     all.filter_map(|known| known.hold.take()).collect()
 }
 
@@ -253,7 +281,10 @@ struct Windows {
 }
 
 struct Known {
-    window: Window,
+    /// The communicator's, by number.
+    comm: usize,
+    /// None until the ranks have agreed on it.
+    window: Option<Window>,
     /// None for memory of the program's own, and when nobody writes to it any more.
     hold: Option<Hold>,
 }

@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 
 use consort_nccl::api::collectives::*;
 use consort_nccl::api::communicators::*;
+use consort_nccl::api::device::*;
 use consort_nccl::api::extensions::*;
 use consort_nccl::api::groups::*;
 use consort_nccl::api::memory::*;
+use consort_nccl::api::windows::*;
 use consort_nccl::raw::Handle;
 use consort_nccl::{Config, Status, UniqueId};
 use consort_testkit::{Context, Ranks};
@@ -136,6 +138,24 @@ fn ranks_that_are_to_make_a_communicator_smaller_are_not_waited_for() {
                 [comm, rest].into_iter().for_each(abort_soon);
                 all_come(ctx, &given_up);
             }
+        })
+        .expect_all();
+}
+
+#[test]
+fn without_a_thread_for_it_a_communicator_is_left_at_once() {
+    job(1)
+        .start(|ctx| {
+            let (comm, memory) = (meet(ctx), pages());
+            let (mut window, mut place) = (Handle::NULL, std::ptr::null_mut());
+            ok(ncclCommWindowRegister(comm, at(memory), PAGES, out(&mut window), 1));
+            ok(ncclGetPeerDevicePointer(window, 0, 0, out(&mut place)));
+            // From here on it has no thread, whose stack another could have when it ends.
+            ok(ncclCommRevoke(comm, 0));
+            ok(without_threads(|| ncclCommAbort(comm)));
+            let status = ncclGetPeerDevicePointer(window, 0, 0, out(&mut place));
+            fails(status, Status::INVALID_ARGUMENT, "which is none");
+            ok(ncclMemFree(at(memory)));
         })
         .expect_all();
 }

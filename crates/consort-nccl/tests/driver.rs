@@ -3,6 +3,7 @@
 mod support;
 
 use std::ffi::c_int;
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -49,6 +50,27 @@ fn memory_is_taken_back_when_the_streams_of_its_context_are_done() {
     comms.into_iter().for_each(|comm| ok(ncclCommDestroy(comm)));
 }
 
+#[test]
+fn memory_that_is_not_the_drivers_is_refused_without_waiting_for_streams() {
+    let (comms, mine) = (all_here(2), context_of(0));
+    let (sender, stream, memory) = (comms[0], stream_in(mine), allocate());
+    ok(ncclRecv(memory, 8, code::<u8>(), 0, comms[1], stream));
+    let (tell, told) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let _ = told.recv_timeout(LONG);
+            ok(send(&[7_u8; 8], 1, sender, NOW));
+        });
+        assert_eq!(cuMemFree_v2(read(&[7_u8])), INVALID_VALUE);
+        assert_eq!(cuStreamQuery(stream), NOT_READY, "it was waited for");
+        tell.send(()).unwrap();
+        assert_eq!(cuMemFree_v2(memory), 0);
+    });
+    assert_eq!(cuMemFree_v2(memory), INVALID_VALUE, "it was freed before");
+    assert_eq!(cuStreamDestroy_v2(stream), 0);
+    comms.into_iter().for_each(|comm| ok(ncclCommDestroy(comm)));
+}
+
 fn context_of(device: c_int) -> Handle {
     let mut context = Handle::NULL;
     assert_eq!(cuDevicePrimaryCtxRetain(out(&mut context), device), 0);
@@ -70,4 +92,7 @@ fn allocate() -> Buffer {
 
 /// How long a rank does not send what another waits for.
 const LATE: Duration = Duration::from_millis(200);
+/// Longer than anything takes that does not wait.
+const LONG: Duration = Duration::from_secs(10);
+const INVALID_VALUE: c_int = 1;
 const NOT_READY: c_int = 600;

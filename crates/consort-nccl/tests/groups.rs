@@ -133,6 +133,45 @@ fn messages_of_a_group_go_on_at_once_and_in_order() {
 }
 
 #[test]
+fn a_message_each_way_is_one_exchange_in_whichever_order_it_is_written() {
+    ranks(3, |ctx| {
+        let comm = meet(ctx);
+        let (me, world) = (ctx.rank() as usize, ctx.world() as usize);
+        let queue = stream();
+        // Around a ring, to oneself, and more than is ever on its way at once: two that only send would wait for ever.
+        for (stream, distance, count) in [
+            (NOW, 1, 7),
+            (NOW, 0, 7),
+            (NOW, 2, 0),
+            (queue, 1, 7),
+            (NOW, 1, 1_000_003),
+            (queue, 2, 1_000_003),
+        ] {
+            let (next, previous) = ((me + distance) % world, (me + world - distance) % world);
+            let number = |from: usize, at: usize| (from * 1_000_000 + at) as f64;
+            let mine: Vec<f64> = (0..count).map(|at| number(me, at)).collect();
+            let mut theirs = vec![-1.0; count];
+            ok(ncclGroupStart());
+            if me % 2 == 0 {
+                ok(send(&mine, next, comm, stream));
+                ok(recv(&mut theirs, previous, comm, stream));
+            } else {
+                ok(recv(&mut theirs, previous, comm, stream));
+                ok(send(&mine, next, comm, stream));
+            }
+            ok(ncclGroupEnd());
+            ok(consortStreamSynchronize(stream));
+            assert!(
+                theirs.iter().copied().eq((0..count).map(|at| number(previous, at))),
+                "{distance}"
+            );
+        }
+        ok(consortStreamDestroy(queue));
+        ok(ncclCommDestroy(comm));
+    });
+}
+
+#[test]
 fn calls_on_a_stream_return_at_once_and_are_done_in_order() {
     ranks(2, |ctx| {
         let comm = meet(ctx);

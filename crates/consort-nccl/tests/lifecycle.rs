@@ -3,12 +3,15 @@
 mod support;
 
 use std::ffi::c_int;
+use std::fs::File;
+use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
+use consort::trace;
 use consort_nccl::api::communicators::*;
 use consort_nccl::api::extensions::*;
-use consort_nccl::raw::Handle;
+use consort_nccl::raw::{Grown, Handle, In, Out};
 use consort_nccl::{Config, Status, UniqueId};
 use consort_testkit::{Outcome, Ranks, ranks};
 
@@ -85,13 +88,82 @@ fn with_another_secret(id: &UniqueId) -> UniqueId {
 }
 
 #[test]
-fn an_id_that_has_changed_on_the_way_makes_no_communicator() {
-    let mut id = unique_id();
-    id.internal[60] ^= 1;
-    let mut comm = Handle::new(7);
-    let status = ncclCommInitRank(out(&mut comm), 1, id, 0);
-    fails(status, Status::INVALID_ARGUMENT, "has changed on the way");
-    assert_eq!(comm, Handle::NULL);
+fn a_call_that_makes_no_communicator_leaves_null_in_its_place() {
+    let (id, comm) = (unique_id(), all_here(1)[0]);
+    let mut damaged = id;
+    damaged.internal[60] ^= 1;
+    let foreign = Handle::new(0xdead_0000);
+    let cases: Vec<(Call<'_>, &str)> = vec![
+        (Box::new(|to| ncclCommInitRank(to, 1, damaged, 0)), "has changed on the way"),
+        (Box::new(|to| ncclCommInitRank(to, 0, id, 0)), "nranks is 0"),
+        (Box::new(|to| ncclCommInitRank(to, 1, id, 1)), "rank is 1"),
+        (Box::new(|to| ncclCommInitRankConfig(to, 1, id, 0, config(&mut wrong()))), "0 bytes"),
+        (Box::new(|to| scalable(to, 0, list(&[id]), no_config())), "nId is 0"),
+        (Box::new(|to| scalable(to, 2, list(&[id]), no_config())), "nId is 2"),
+        (Box::new(|to| scalable(to, 1, nothing(), no_config())), "commIds is NULL"),
+        (Box::new(|to| scalable(to, 1, list(&[id]), config(&mut wrong()))), "0 bytes"),
+        (Box::new(|to| ncclCommSplit(foreign, 0, 0, to, no_config())), "comm is 0xdead0000"),
+        (Box::new(|to| ncclCommSplit(comm, -2, 0, to, no_config())), "color is -2"),
+        (Box::new(|to| shrink(foreign, to, 0)), "comm is 0xdead0000"),
+        (Box::new(|to| shrink(comm, to, 2)), "shrinkFlags is 2"),
+        (Box::new(|to| grow(Handle::NULL, nothing(), to)), "uniqueId is NULL"),
+        (Box::new(|to| grow(Handle::NULL, list(&[damaged]), to)), "has changed on the way"),
+        (Box::new(|to| grow(foreign, list(&[id]), to)), "comm is 0xdead0000"),
+        (Box::new(|to| grow(comm, list(&[id]), to)), "rank is 0"),
+    ];
+    for (call, words) in cases {
+        let mut places = [Handle::new(7); 2];
+        fails(call(outs(&mut places)), Status::INVALID_ARGUMENT, words);
+        assert_eq!(places, [Handle::NULL, Handle::new(7)], "{words}");
+    }
+    for (devices, status) in [([0, -1], Status::INVALID_ARGUMENT), ([3, 3], Status::INVALID_USAGE)]
+    {
+        let mut places = [Handle::new(7); 3];
+        fails(ncclCommInitAll(outs(&mut places), 2, list(&devices)), status, "devlist");
+        assert_eq!(places, [Handle::NULL, Handle::NULL, Handle::new(7)]);
+    }
+    ok(ncclCommDestroy(comm));
+}
+
+/// A call that is to put a communicator somewhere.
+type Call<'a> = Box<dyn Fn(Out<Handle>) -> Status + 'a>;
+
+fn scalable(to: Out<Handle>, count: c_int, ids: In<UniqueId>, config: Grown<Config>) -> Status {
+    ncclCommInitRankScalable(to, 1, 0, count, ids, config)
+}
+
+fn shrink(comm: Handle, to: Out<Handle>, flags: c_int) -> Status {
+    ncclCommShrink(comm, nothing(), 0, to, no_config(), flags)
+}
+
+fn grow(comm: Handle, id: In<UniqueId>, to: Out<Handle>) -> Status {
+    ncclCommGrow(comm, 2, id, 0, to, no_config())
+}
+
+/// A configuration that says that it has no bytes.
+fn wrong() -> Config {
+    Config { size: 0, ..Config::INITIAL }
+}
+
+#[test]
+fn all_ranks_of_a_process_leave_records_of_one_communicator() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = Ranks::new(1).env("CONSORT_TRACE_DIR", folder.path());
+    job.start(|_| {
+        let folder = PathBuf::from(std::env::var_os("CONSORT_TRACE_DIR").unwrap());
+        let _log = File::create(folder.join("rank-0.log")).unwrap();
+        let recorded = |rank: u32| trace::read(&folder.join(format!("rank-{rank}"))).unwrap().job;
+        let first = all_here(4);
+        let job = recorded(0);
+        let second = all_here(2);
+        assert!((0..4).all(|rank| recorded(rank) == job), "the second one's are in memory");
+        first.into_iter().for_each(|comm| ok(ncclCommDestroy(comm)));
+        second.into_iter().for_each(|comm| ok(ncclCommDestroy(comm)));
+        let third = all_here(2);
+        assert!(recorded(0) != job && recorded(0) == recorded(1), "the first one has ended");
+        third.into_iter().for_each(|comm| ok(ncclCommDestroy(comm)));
+    })
+    .expect_all();
 }
 
 #[test]
@@ -227,6 +299,7 @@ fn those_who_are_left_go_on_after_the_one_that_made_the_id_was_killed() {
         }
         let status = all_reduce(&[1.0_f32], &mut [0.0], SUM, comm, NOW);
         fails(status, Status::REMOTE_ERROR, "rank 0 is gone");
+        assert!(last_error().ends_with("ncclCommShrink lets the others go on"), "{}", last_error());
         let mut rest = Handle::NULL;
         ok(ncclCommShrink(comm, list(&[0]), 1, out(&mut rest), no_config(), 1));
         assert_eq!((rank_of(rest), world_of(rest)), (ctx.rank() as usize - 1, 3));
@@ -268,6 +341,27 @@ fn an_abort_ends_what_another_thread_waits_in() {
         assert_ne!(consortStreamSynchronize(queue), Status::SUCCESS);
         ok(consortStreamDestroy(queue));
         fails(ncclCommAbort(comm), Status::INVALID_ARGUMENT, "destroyed before");
+    });
+}
+
+#[test]
+fn whoever_has_not_revoked_what_another_has_is_told_to() {
+    ranks(2, |ctx| {
+        let (comm, mut part) = (meet(ctx), Handle::NULL);
+        if ctx.rank() == 1 {
+            while condition(comm) == Status::SUCCESS {
+                thread::sleep(Duration::from_millis(1));
+            }
+            let advice = "was revoked by another rank: call ncclCommRevoke on this one, too";
+            let status = ncclCommSplit(comm, 0, 0, out(&mut part), no_config());
+            fails(status, Status::REMOTE_ERROR, advice);
+            let status = ncclCommShrink(comm, nothing(), 0, out(&mut part), no_config(), 0);
+            fails(status, Status::REMOTE_ERROR, advice);
+        }
+        ok(ncclCommRevoke(comm, 0));
+        ok(ncclCommSplit(comm, 0, 0, out(&mut part), no_config()));
+        counts_all(part);
+        [part, comm].into_iter().for_each(|comm| ok(ncclCommDestroy(comm)));
     });
 }
 
@@ -345,6 +439,8 @@ fn ranks_that_do_not_come_in_time_are_named() {
         if ctx.rank() == 0 {
             let status = all_reduce(&[1.0_f32], &mut [0.0], SUM, comm, NOW);
             fails(status, Status::TIMEOUT, "[1]");
+            let advice = "if they only need longer, CONSORT_TIMEOUT gives it to them";
+            assert!(last_error().ends_with(advice), "{}", last_error());
             ctx.reach("late");
         } else {
             while condition(comm) == Status::SUCCESS {

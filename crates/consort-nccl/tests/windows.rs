@@ -27,6 +27,18 @@ fn open(comm: Handle, memory: *mut c_void, bytes: usize) -> Handle {
     window
 }
 
+/// Windows of two ranks of this process, of a page each.
+fn open_both(comms: &[Handle], memories: [*mut c_void; 2]) -> [Handle; 2] {
+    let mut windows = [Handle::NULL; 2];
+    ok(ncclGroupStart());
+    for rank in 0..2 {
+        let (memory, window) = (at(memories[rank]), out(&mut windows[rank]));
+        ok(ncclCommWindowRegister(comms[rank], memory, 4096, window, 1));
+    }
+    ok(ncclGroupEnd());
+    windows
+}
+
 /// What is there.
 fn numbers(memory: *mut c_void, count: usize) -> Vec<f32> {
     // SAFETY: there is as much memory, and nobody writes to it once the signals were taken.
@@ -192,13 +204,7 @@ fn signals_are_counted_apart_by_peer_and_index() {
 fn one_thread_writes_and_waits_for_all_ranks() {
     let comms = all_here(2);
     let memories = [room(4096), room(4096)];
-    let mut windows = [Handle::NULL; 2];
-    ok(ncclGroupStart());
-    for rank in 0..2 {
-        let (memory, window) = (at(memories[rank]), out(&mut windows[rank]));
-        ok(ncclCommWindowRegister(comms[rank], memory, 4096, window, 1));
-    }
-    ok(ncclGroupEnd());
+    let windows = open_both(&comms, memories);
     let data = [lay(&[1.0], memories[0], 64), lay(&[2.0], memories[1], 64)];
     ok(ncclGroupStart());
     for rank in 0..2 {
@@ -212,6 +218,79 @@ fn one_thread_writes_and_waits_for_all_ranks() {
     ok(ncclGroupEnd());
     memories.into_iter().for_each(|memory| ok(ncclMemFree(at(memory))));
     comms.into_iter().for_each(|comm| ok(ncclCommDestroy(comm)));
+}
+
+#[test]
+fn a_group_of_calls_closes_windows_when_all_was_put_into_them() {
+    let comms = all_here(2);
+    let queue = stream();
+    for stream in [NOW, queue] {
+        let memories = [room(4096), room(4096)];
+        let windows = open_both(&comms, memories);
+        ok(ncclGroupStart());
+        for rank in 0..2 {
+            let data = lay(&[rank as f32 + 3.0], memories[rank], 64);
+            ok(put(data, 1 - rank, windows[rank], 8, comms[rank], stream));
+            ok(ncclCommWindowDeregister(comms[rank], windows[rank]));
+        }
+        ok(ncclGroupEnd());
+        assert_eq!(memories.map(|memory| numbers(memory, 3)[2]), [4.0, 3.0]);
+        ok(consortStreamSynchronize(stream));
+        memories.into_iter().for_each(|memory| ok(ncclMemFree(at(memory))));
+    }
+    ok(consortStreamDestroy(queue));
+    comms.into_iter().for_each(|comm| ok(ncclCommDestroy(comm)));
+}
+
+#[test]
+fn a_group_of_calls_opens_windows_of_all_ranks_and_closes_others() {
+    let comms = all_here(2);
+    let memories = [room(4096), room(4096)];
+    let register = |rank: usize, window: &mut Handle| {
+        ok(ncclCommWindowRegister(comms[rank], at(memories[rank]), 4096, out(window), 1));
+    };
+    let (mut before, mut after) = (open_both(&comms, memories), [Handle::NULL; 2]);
+    ok(ncclGroupStart());
+    for rank in 0..2 {
+        register(rank, &mut after[rank]);
+        ok(ncclCommWindowDeregister(comms[rank], before[rank]));
+    }
+    ok(ncclGroupEnd());
+    ok(ncclGroupStart());
+    for rank in 0..2 {
+        ok(ncclCommWindowDeregister(comms[rank], after[rank]));
+        register(rank, &mut before[rank]);
+    }
+    ok(ncclGroupEnd());
+    ok(ncclGroupStart());
+    (0..2).for_each(|rank| ok(ncclCommWindowDeregister(comms[rank], before[rank])));
+    ok(ncclGroupEnd());
+    memories.into_iter().for_each(|memory| ok(ncclMemFree(at(memory))));
+    comms.into_iter().for_each(|comm| ok(ncclCommDestroy(comm)));
+}
+
+#[test]
+fn all_ranks_hear_of_one_that_can_have_no_window() {
+    ranks(3, |ctx| {
+        let comm = meet(ctx);
+        let memory = room(4096);
+        let mut window = Handle::new(7);
+        let mut register = || ncclCommWindowRegister(comm, at(memory), 4096, out(&mut window), 1);
+        if ctx.rank() == 1 {
+            let status = without_threads(register);
+            fails(status, Status::SYSTEM_ERROR, "Register: there is no thread for windows");
+        } else {
+            let words = "rank 1 could not have a window: there is no thread for windows";
+            fails(register(), Status::REMOTE_ERROR, words);
+        }
+        assert_eq!(window, Handle::NULL);
+        ok(ncclMemFree(at(memory)));
+        counts_all(comm);
+        let memory = room(4096);
+        let window = open(comm, memory, 4096);
+        ok(ncclCommWindowDeregister(comm, window));
+        ok(ncclCommDestroy(comm));
+    });
 }
 
 #[test]
@@ -268,7 +347,9 @@ fn windows_are_looked_at() {
     };
     fails(register(memory.wrapping_byte_add(64), 100, 0, &mut window), bad, "multiple of 4096");
     fails(register(memory, 0, 0, &mut window), bad, "size is 0");
+    window = Handle::new(7);
     fails(register(memory, 100, 8, &mut window), bad, "winFlags is 0x8");
+    assert_eq!(window, Handle::NULL);
     fails(register(std::ptr::null_mut(), 100, 0, &mut window), bad, "buff is NULL");
     ok(register(memory, 100, 3, &mut window));
     let one = (memory.cast::<f32>(), 1);

@@ -1,13 +1,15 @@
 //! Communicators.
 
 use std::ffi::c_int;
+use std::sync::Arc;
 use std::thread;
 
 use crate::batch;
 use crate::birth::{Birth, bring};
-use crate::comm::{Bond, Communicator};
+use crate::comm::{Bond, Communicator, REVOKED};
 use crate::config::Settings;
 use crate::failure::{Failure, Result};
+use crate::gathering::Gathering;
 use crate::id::Invitation;
 use crate::membership;
 use crate::raw::{Grown, Handle, In, Out};
@@ -18,14 +20,20 @@ exports! {
     fn ncclCommInitRank, pncclCommInitRank(
         comm: Out<Handle>, nranks: c_int, commId: UniqueId, rank: c_int,
     ) {
-        batch::checked(|| init_rank(&comm, nranks, &[commId], rank, None))
+        batch::checked(|| {
+            none_yet(&comm, "comm")?;
+            init_rank(&comm, nranks, &[commId], rank, None)
+        })
     }
 
     /// As [`ncclCommInitRank`], with a configuration, which may be `NULL`.
     fn ncclCommInitRankConfig, pncclCommInitRankConfig(
         comm: Out<Handle>, nranks: c_int, commId: UniqueId, rank: c_int, config: Grown<Config>,
     ) {
-        batch::checked(|| init_rank(&comm, nranks, &[commId], rank, Some(&config)))
+        batch::checked(|| {
+            none_yet(&comm, "comm")?;
+            init_rank(&comm, nranks, &[commId], rank, Some(&config))
+        })
     }
 
     /// As [`ncclCommInitRankConfig`], with several ids, which have to be the same on all ranks. They meet by the
@@ -34,6 +42,7 @@ exports! {
         newcomm: Out<Handle>, nranks: c_int, myrank: c_int, nId: c_int, commIds: In<UniqueId>, config: Grown<Config>,
     ) {
         batch::checked(|| {
+            none_yet(&newcomm, "newcomm")?;
             let count = at_least("nId", nId, 1)?;
             if nId > nranks {
                 let what = format!("nId is {nId}, which is more than nranks, {nranks}");
@@ -69,12 +78,13 @@ exports! {
         }
     }
 
-    /// Waits for its calls and lets go of it. `NULL` is nothing to let go of.
+    /// Waits for its calls and lets go of it. `NULL` is nothing to let go of. One that is asked for in a group of calls
+    /// that has not ended cannot be waited for, and stays.
     fn ncclCommDestroy, pncclCommDestroy(comm: Handle) {
         if comm.is_null() {
             return Ok(());
         }
-        let Some(comm) = Communicator::take(comm)? else {
+        let Some(comm) = Communicator::take_issued(comm)? else {
             return Ok(());
         };
         comm.leave();
@@ -93,12 +103,18 @@ exports! {
         };
         comm.abort();
         // To leave may take a while, for which nobody who aborts wants to wait.
-        let _ = thread::Builder::new().name("consort-abort".to_owned()).spawn(move || comm.leave());
+        let leaving = comm.clone();
+        let spawned = thread::Builder::new().name("consort-abort".to_owned()).spawn(move || leaving.leave());
+        if spawned.is_err() {
+            // If nobody did it, its windows would stay for ever.
+            comm.leave();
+        }
         Ok(())
     }
 
     /// Ends what is on its way, for all ranks, and keeps the communicator for `ncclCommShrink`, `ncclCommSplit`
-    /// and `ncclCommDestroy`.
+    /// and `ncclCommDestroy`. Unlike an abort it does not wait until calls are over: they may use the program's
+    /// memory until they have returned, or their stream was synchronized.
     fn ncclCommRevoke, pncclCommRevoke(comm: Handle, revokeFlags: c_int) {
         if revokeFlags != 0 {
             return Err(Failure::argument(format!("revokeFlags is {revokeFlags}, and has to be 0")));
@@ -111,7 +127,10 @@ exports! {
     fn ncclCommSplit, pncclCommSplit(
         comm: Handle, color: c_int, key: c_int, newcomm: Out<Handle>, config: Grown<Config>,
     ) {
-        batch::checked(|| split(comm, color, key, &newcomm, &config))
+        batch::checked(|| {
+            none_yet(&newcomm, "newcomm")?;
+            split(comm, color, key, &newcomm, &config)
+        })
     }
 
     /// A new communicator without some ranks, which do not call it. With `NCCL_SHRINK_ABORT` what is on its way is
@@ -121,6 +140,7 @@ exports! {
         config: Grown<Config>, shrinkFlags: c_int,
     ) {
         batch::checked(|| {
+            none_yet(&newcomm, "newcomm")?;
             let excluded = (&excludeRanksList, excludeRanksCount);
             shrink(comm, excluded, &newcomm, &config, shrinkFlags)
         })
@@ -140,12 +160,13 @@ exports! {
         comm: Handle, nRanks: c_int, uniqueId: In<UniqueId>, rank: c_int, newcomm: Out<Handle>,
         config: Grown<Config>,
     ) {
-        batch::checked(|| match comm.is_null() {
-            true => {
-                let id = uniqueId.get("uniqueId")?;
-                init_rank(&newcomm, nRanks, &[id], rank, Some(&config))
+        batch::checked(|| {
+            none_yet(&newcomm, "newcomm")?;
+            if !comm.is_null() {
+                return grow(comm, nRanks, &uniqueId, rank, &newcomm, &config);
             }
-            false => grow(comm, nRanks, &uniqueId, rank, &newcomm, &config),
+            let id = uniqueId.get("uniqueId")?;
+            init_rank(&newcomm, nRanks, &[id], rank, Some(&config))
         })
     }
 
@@ -173,7 +194,8 @@ exports! {
     }
 }
 
-/// C has no communicator until there is one, whatever stood in its place before.
+/// C has no communicator until there is one, whatever stood in its place before: so this comes before all that
+/// could be wrong with a call.
 fn none_yet(out: &Out<Handle>, name: &str) -> Result<()> {
     out.set(name, Handle::NULL)
 }
@@ -198,7 +220,6 @@ fn init_rank(
     rank: c_int,
     config: Option<&Grown<Config>>,
 ) -> Result<()> {
-    none_yet(out, "comm")?;
     let default = Settings::default();
     let settings = match config {
         Some(config) => Settings::read(config, &default)?,
@@ -208,7 +229,7 @@ fn init_rank(
     let rank = below("rank", rank, world)?;
     ids.iter().try_for_each(|id| Invitation::read(id).map(drop))?;
     let id = ids[0];
-    let comm = Communicator::forming(settings, None);
+    let comm = Communicator::asked_for(settings, None);
     bring(out, "comm", Birth::new(comm, move || membership::meet(&id, rank, world)))
 }
 
@@ -219,6 +240,7 @@ fn init_all(out: &Out<Handle>, ndev: c_int, devlist: &In<c_int>) -> Result<()> {
         let what = format!("ndev is {ndev}, and a process has no more than {MOST_HERE} ranks here");
         return Err(Failure::argument(what));
     }
+    (0..world as usize).try_for_each(|rank| none_yet(&out.nth(rank), "comm"))?;
     let devices = match devlist.is_null() {
         true => (0..ndev).collect(),
         false => devlist.list("devlist", world as usize)?,
@@ -229,17 +251,18 @@ fn init_all(out: &Out<Handle>, ndev: c_int, devlist: &In<c_int>) -> Result<()> {
             return Err(Failure::usage(format!("devlist has device {device} twice")));
         }
     }
-    let id = membership::invite()?;
+    let gathering = Arc::new(Gathering::of(world)?);
     let comms: Vec<_> = devices
         .into_iter()
-        .map(|device| Communicator::forming(Settings::default(), Some(device)))
+        .map(|device| Communicator::asked_for(Settings::default(), Some(device)))
         .collect();
     batch::start();
     let begun = (0..world).zip(&comms).try_for_each(|(rank, comm)| {
-        let birth = Birth::new(comm.clone(), move || membership::meet(&id, rank, world));
+        let gathering = gathering.clone();
+        let birth = Birth::new(comm.clone(), move || gathering.meet(rank));
         bring(&out.nth(rank as usize), "comm", birth)
     });
-    let result = batch::end().and(begun);
+    let result = batch::end().and(begun).map_err(|failure| gathering.cause().unwrap_or(failure));
     if result.is_err() {
         for (rank, comm) in comms.iter().enumerate() {
             comm.forget();
@@ -256,7 +279,6 @@ fn split(
     out: &Out<Handle>,
     config: &Grown<Config>,
 ) -> Result<()> {
-    none_yet(out, "newcomm")?;
     let parent = Communicator::find(comm)?;
     parent.kinship()?;
     let settings = Settings::read(config, &parent.settings)?;
@@ -264,11 +286,12 @@ fn split(
         NO_COLOUR => None,
         other => Some(at_least("color", other, 0)?),
     };
-    let child = colour.map(|_| Communicator::forming(settings.clone(), None));
+    let child = colour.map(|_| Communicator::asked_for(settings.clone(), None));
     let of = parent.clone();
     let make = move || {
         let bond = whole(&of)?;
-        let part = bond.group.split(colour, i64::from(key))?;
+        let part = bond.group.split(colour, i64::from(key));
+        let part = part.map_err(|error| why_childless(error, &bond, &of))?;
         Ok(part.map(|group| bond.membership.bond(group)))
     };
     bring(out, "newcomm", Birth::of(parent, child, &settings, make))
@@ -276,7 +299,7 @@ fn split(
 
 /// A communicator's bond. One that was revoked has another group from here on, of all ranks that are left.
 fn whole(comm: &Communicator) -> Result<Bond> {
-    let (bond, was_revoked) = comm.kinship()?;
+    let (bond, was_revoked) = comm.kinship_at_work()?;
     if !was_revoked || bond.group.error().is_none() {
         return Ok(bond);
     }
@@ -301,9 +324,8 @@ fn shrink(
     config: &Grown<Config>,
     flags: c_int,
 ) -> Result<()> {
-    none_yet(out, "newcomm")?;
     let parent = Communicator::find(comm)?;
-    let (bond, _) = parent.kinship()?;
+    let bond = parent.kinship()?;
     let settings = Settings::read(config, &parent.settings)?;
     if flags != SHRINK_DEFAULT && flags != SHRINK_ABORT {
         return Err(Failure::argument(format!("shrinkFlags is {flags}, and has to be 0 or 1")));
@@ -326,10 +348,10 @@ fn shrink(
     if flags == SHRINK_ABORT {
         bond.group.abort("ncclCommShrink with NCCL_SHRINK_ABORT");
     }
-    let child = Communicator::forming(settings.clone(), None);
+    let child = Communicator::asked_for(settings.clone(), None);
     let of = parent.clone();
     let make = move || {
-        let (bond, was_revoked) = of.kinship()?;
+        let (bond, was_revoked) = of.kinship_at_work()?;
         let group = match flags == SHRINK_ABORT || was_revoked {
             true => bond.group.shrink_without(&without)?,
             false => rest(&bond, &of, &without)?,
@@ -342,13 +364,7 @@ fn shrink(
 /// The ranks of a communicator that goes on, without some of them.
 fn rest(bond: &Bond, comm: &Communicator, without: &[u32]) -> Result<consort::Group> {
     if let Some(error) = bond.group.error() {
-        let failure = Failure::from(error);
-        let text = format!(
-            "{} has failed, so that it can be shrunk with NCCL_SHRINK_ABORT only: {}",
-            comm.name(),
-            failure.text
-        );
-        return Err(Failure { text, ..failure });
+        return Err(why_childless(error, bond, comm));
     }
     let all = 0..bond.group.world() as u32;
     let (without, ranks): (Vec<u32>, Vec<u32>) = all.partition(|rank| without.contains(rank));
@@ -356,7 +372,24 @@ fn rest(bond: &Bond, comm: &Communicator, without: &[u32]) -> Result<consort::Gr
     let count = comm.count_shrink(&without);
     let without: Vec<String> = without.iter().map(u32::to_string).collect();
     let name = format!("without-{}-{count}", without.join("+"));
-    Ok(bond.group.among(&name, &ranks)?)
+    bond.group.among(&name, &ranks).map_err(|error| why_childless(error, bond, comm))
+}
+
+/// Why nothing comes of a communicator; and what to do, if it has failed.
+fn why_childless(error: consort::Error, bond: &Bond, comm: &Communicator) -> Failure {
+    if bond.group.error().is_none() {
+        return error.into();
+    }
+    let name = comm.name();
+    let advice = match &error {
+        consort::Error::Aborted { reason, .. } if reason == REVOKED => format!(
+            "{name} was revoked by another rank: call ncclCommRevoke on this one, too, before ncclCommSplit, or \
+             ncclCommShrink with shrinkFlags 0"
+        ),
+        _ => format!("{name} has failed, so that it can be shrunk with NCCL_SHRINK_ABORT only"),
+    };
+    let failure = Failure::from(error);
+    Failure { text: format!("{advice}: {}", failure.text), ..failure }
 }
 
 fn grow(
@@ -367,7 +400,6 @@ fn grow(
     out: &Out<Handle>,
     config: &Grown<Config>,
 ) -> Result<()> {
-    none_yet(out, "newcomm")?;
     let parent = Communicator::find(comm)?;
     let bond = parent.bond()?;
     let settings = Settings::read(config, &parent.settings)?;
@@ -379,7 +411,7 @@ fn grow(
     let world = world("nRanks", nranks, bond.group.world() as c_int + 1)?;
     let id = if id.is_null() { None } else { Some(id.get("uniqueId")?) };
     id.iter().try_for_each(|id| Invitation::read(id).map(drop))?;
-    let child = Communicator::forming(settings.clone(), None);
+    let child = Communicator::asked_for(settings.clone(), None);
     let make = move || {
         let id = agree_on(&bond, id)?;
         membership::meet(&id, bond.group.rank().get(), world).map(Some)

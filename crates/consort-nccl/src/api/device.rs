@@ -129,53 +129,36 @@ fn pointer(window: &Window, rank: usize, offset: usize) -> Result<*mut c_void> {
     Ok(found.map_or(ptr::null_mut(), ptr::with_exposed_provenance_mut))
 }
 
+/// Exports functions that say something instead of how it went.
 macro_rules! teams {
-    ($($(#[$meta:meta])* fn $name:ident, $alias:ident = $make:expr;)*) => {$(
+    ($($(#[$meta:meta])* fn $name:ident, $alias:ident($($arg:ident: $type:ty),*) -> $said:ty = $body:expr;)*) => {$(
         $(#[$meta])*
         #[unsafe(no_mangle)]
-        pub extern "C" fn $name(comm: Handle) -> Team {
-            team_of(comm, $make)
+        pub extern "C" fn $name($($arg: $type),*) -> $said {
+            $body
         }
 
         #[doc(hidden)]
         #[unsafe(no_mangle)]
-        pub extern "C" fn $alias(comm: Handle) -> Team {
-            team_of(comm, $make)
+        pub extern "C" fn $alias($($arg: $type),*) -> $said {
+            $body
         }
     )*};
 }
 
 teams! {
     /// All ranks; none if there is no such communicator.
-    fn ncclTeamWorld, pncclTeamWorld = world;
+    fn ncclTeamWorld, pncclTeamWorld(comm: Handle) -> Team = team_of(comm, world);
     /// The ranks whose memory this one reaches by pointers: all if they are on one host, otherwise itself.
-    fn ncclTeamLsa, pncclTeamLsa = near;
+    fn ncclTeamLsa, pncclTeamLsa(comm: Handle) -> Team = team_of(comm, near);
     /// The ranks that are in the same place of their own such team.
-    fn ncclTeamRail, pncclTeamRail = rail;
-}
-
-/// The number in the world of a rank of a team; -1 if there is none.
-#[unsafe(no_mangle)]
-pub extern "C" fn ncclTeamRankToWorld(comm: Handle, team: Team, rank: c_int) -> c_int {
-    rank_in(team_of(comm, world), team, rank)
-}
-
-#[doc(hidden)]
-#[unsafe(no_mangle)]
-pub extern "C" fn pncclTeamRankToWorld(comm: Handle, team: Team, rank: c_int) -> c_int {
-    rank_in(team_of(comm, world), team, rank)
-}
-
-/// The number of a rank of a team among those that this one reaches by pointers; -1 if it is none of them.
-#[unsafe(no_mangle)]
-pub extern "C" fn ncclTeamRankToLsa(comm: Handle, team: Team, rank: c_int) -> c_int {
-    rank_in(team_of(comm, near), team, rank)
-}
-
-#[doc(hidden)]
-#[unsafe(no_mangle)]
-pub extern "C" fn pncclTeamRankToLsa(comm: Handle, team: Team, rank: c_int) -> c_int {
-    rank_in(team_of(comm, near), team, rank)
+    fn ncclTeamRail, pncclTeamRail(comm: Handle) -> Team = team_of(comm, rail);
+    /// The number in the world of a rank of a team; -1 if there is none.
+    fn ncclTeamRankToWorld, pncclTeamRankToWorld(comm: Handle, team: Team, rank: c_int) -> c_int =
+        rank_in(team_of(comm, world), team, rank);
+    /// The number of a rank of a team among those that this one reaches by pointers; -1 if it is none of them.
+    fn ncclTeamRankToLsa, pncclTeamRankToLsa(comm: Handle, team: Team, rank: c_int) -> c_int =
+        rank_in(team_of(comm, near), team, rank);
 }
 
 /// The number that a rank of a team has in another one, of neighbours. This rank is in both.

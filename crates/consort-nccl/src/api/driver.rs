@@ -161,8 +161,10 @@ driver! {
         dptr.set("dptr", start.expose_provenance() as u64)
     }
 
-    /// As `ncclMemFree`, when the streams of this thread's context have done all that they were given.
+    /// As `ncclMemFree`, when the streams of this thread's context have done all that they were given so far.
     fn cuMemFree_v2(dptr: Buffer) {
+        // What cannot be freed is told at once.
+        memory::check(dptr)?;
         Stream::settle_all_of(CURRENT.get());
         memory::free(dptr)
     }
@@ -197,7 +199,6 @@ pub extern "C" fn cuGetErrorString(error: c_int, text: Out<*const c_char>) -> c_
         INVALID_VALUE => c"invalid argument",
         OUT_OF_MEMORY => c"out of memory",
         INVALID_DEVICE => c"invalid device ordinal",
-        INVALID_HANDLE => c"invalid resource handle",
         NOT_READY => c"device not ready",
         UNKNOWN => c"unknown error",
         _ => {
@@ -212,10 +213,8 @@ fn check(device: c_int) -> Result<c_int> {
     if (0..DEVICES).contains(&device) {
         return Ok(device);
     }
-    Err(Failure::argument(format!(
-        "there is no device {device}: they are numbered from 0 to {}",
-        DEVICES - 1
-    )))
+    let text = format!("there is no device {device}: they are numbered from 0 to {}", DEVICES - 1);
+    Err(Failure { status: NO_DEVICE, text })
 }
 
 fn copy(to: (&str, Buffer), from: (&str, Buffer), bytes: usize) -> Result<()> {
@@ -239,6 +238,7 @@ fn code(status: Status) -> c_int {
         Status::IN_PROGRESS => NOT_READY,
         Status::INVALID_ARGUMENT => INVALID_VALUE,
         Status::SYSTEM_ERROR => OUT_OF_MEMORY,
+        NO_DEVICE => INVALID_DEVICE,
         _ => UNKNOWN,
     }
 }
@@ -259,6 +259,40 @@ const NON_BLOCKING: c_uint = 1;
 const INVALID_VALUE: c_int = 1;
 const OUT_OF_MEMORY: c_int = 2;
 const INVALID_DEVICE: c_int = 101;
-const INVALID_HANDLE: c_int = 400;
+/// NCCL has no result for it, so none of its calls says this.
+const NO_DEVICE: Status = Status(INVALID_DEVICE);
 const NOT_READY: c_int = 600;
 const UNKNOWN: c_int = 999;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_there_is_not_is_told_by_a_number_of_its_own() {
+        for ordinal in [-1, DEVICES] {
+            let (mut device, mut context) = (-7, Handle::new(7));
+            // SAFETY: it lives until the call has returned.
+            let to = unsafe { Out::from_raw(&mut device) };
+            assert_eq!(cuDeviceGet(to, ordinal), INVALID_DEVICE);
+            // SAFETY: as above.
+            let to = unsafe { Out::from_raw(&mut context) };
+            assert_eq!(cuDevicePrimaryCtxRetain(to, ordinal), INVALID_DEVICE);
+            // SAFETY: as above.
+            let to = unsafe { Out::from_raw(&mut device) };
+            assert_eq!(in_order::cuDeviceGetAttribute(to, 1, ordinal), INVALID_DEVICE);
+            assert_eq!((device, context), (-7, Handle::new(7)));
+        }
+    }
+
+    #[test]
+    fn every_answer_has_a_text() {
+        let statuses = (Status::SUCCESS.0..=Status::TIMEOUT.0).map(Status).chain([NO_DEVICE]);
+        for status in statuses {
+            let mut text = std::ptr::null();
+            // SAFETY: it lives until the call has returned.
+            assert_eq!(cuGetErrorString(code(status), unsafe { Out::from_raw(&mut text) }), 0);
+            assert!(!text.is_null(), "{status:?}");
+        }
+    }
+}

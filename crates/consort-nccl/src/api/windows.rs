@@ -39,26 +39,29 @@ exports! {
         comm: Handle, buff: Buffer, size: usize, win: Out<Handle>, winFlags: c_int,
     ) {
         batch::checked(|| {
-            win.check("win")?;
+            win.set("win", Handle::NULL)?;
             let comm = Communicator::find(comm)?;
             comm.bond()?;
             let mine = Window::check(buff, size, winFlags)?;
-            let hold = memory::hold("buff", mine)?;
-            let handle = window::reserve();
-            win.set("win", handle)?;
+            let place = window::reserve(comm.handle().number(), memory::hold("buff", mine)?);
+            win.set("win", place.handle())?;
             let of = comm.clone();
             let make = move || {
                 let service = of.service()?;
                 let number = of.handle().number();
-                let opened = Window::open(&service, &of.at_work()?.group, number, mine, winFlags)?;
-                window::settle(handle, opened, hold);
+                place.settle(Window::open(&service, &of.at_work()?.group, number, mine, winFlags)?);
                 Ok(())
             };
-            batch::birth(Birth::of_memory(comm, make))
+            let result = batch::birth(Birth::of_memory(comm, make));
+            if result.as_ref().is_err_and(|failure| *failure != Failure::in_progress()) {
+                win.set("win", Handle::NULL)?;
+            }
+            result
         })
     }
 
-    /// Closes a window. Every rank has to call it, and what was put into it before is there when it returns.
+    /// Closes a window. Every rank has to call it, and what was put into it before is there when it returns; in a group of
+    /// calls, when that ends.
     fn ncclCommWindowDeregister, pncclCommWindowDeregister(comm: Handle, win: Handle) {
         batch::checked(|| {
             let comm = Communicator::find(comm)?;
@@ -69,7 +72,7 @@ exports! {
                 window::forget(win);
                 Ok(())
             };
-            batch::birth(Birth::of_memory(comm, make))
+            batch::birth(Birth::end_of_memory(comm, make))
         })
     }
 

@@ -1,8 +1,9 @@
 //! The signals that have come, and those that are waited for.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_int;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use consort::Deadline;
 
@@ -11,7 +12,7 @@ use crate::lock;
 use crate::status::Status;
 
 /// Which signals are counted together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Signal {
     pub(crate) peer: u32,
     index: u32,
@@ -99,16 +100,22 @@ impl Mailbox {
     ///
     /// # Errors
     /// When they do not come any more, or not in time.
-    pub(super) fn take(&self, wanted: &[Wanted], until: Deadline) -> Result<()> {
-        let mut all: HashMap<Signal, u64> = HashMap::new();
+    pub(super) fn take(&self, wanted: &[Wanted], within: Duration) -> Result<()> {
+        let mut all: BTreeMap<Signal, u64> = BTreeMap::new();
         for Wanted { signal, count } in wanted {
             let sum = all.entry(*signal).or_default();
             *sum = sum.saturating_add(*count);
         }
-        let has = |state: &State, (signal, count): (&Signal, &u64)| {
-            state.signals.get(signal).copied().unwrap_or_default() >= *count
+        let missing = |state: &State| {
+            let few = all.iter().filter(|(signal, count)| state.count_of(signal) < **count);
+            let few = few.map(|(signal, count)| {
+                let Signal { peer, index, context } = signal;
+                let has = state.count_of(signal);
+                format!("{has} of {count} of rank {peer} with sigIdx {index} and ctx {context}")
+            });
+            few.collect()
         };
-        let mut state = self.wait(until, |state| all.iter().all(|it| has(state, it)))?;
+        let mut state = self.wait("ncclWaitSignal for signals", within, missing)?;
         for (signal, count) in &all {
             if let Some(there) = state.signals.get_mut(signal) {
                 *there -= count;
@@ -121,33 +128,52 @@ impl Mailbox {
     ///
     /// # Errors
     /// As [`take`](Self::take).
-    pub(super) fn await_all(&self, counts: &[u64], until: Deadline) -> Result<()> {
-        let has =
-            |state: &State| state.received.iter().zip(counts).all(|(has, count)| has >= count);
-        self.wait(until, has).map(drop)
+    pub(super) fn await_all(&self, counts: &[u64], within: Duration) -> Result<()> {
+        let missing = |state: &State| {
+            let all = state.received.iter().zip(counts).enumerate();
+            let few = all.filter(|(_, (has, count))| has < count);
+            few.map(|(rank, (has, count))| format!("{has} of {count} of rank {rank}")).collect()
+        };
+        let what = "ncclCommWindowDeregister for what was put and signalled before";
+        self.wait(what, within, missing).map(drop)
     }
 
+    /// Waits until nothing is missing.
     fn wait(
         &self,
-        until: Deadline,
-        is_there: impl Fn(&State) -> bool,
-    ) -> Result<std::sync::MutexGuard<'_, State>> {
+        what: &str,
+        within: Duration,
+        missing: impl Fn(&State) -> Vec<String>,
+    ) -> Result<MutexGuard<'_, State>> {
+        let until = Deadline::after(within);
         let mut state = lock(&self.state);
         loop {
-            if is_there(&state) {
+            let missing = missing(&state);
+            if missing.is_empty() {
                 return Ok(state);
             }
             if let Some(failure) = &state.failure {
                 return Err(failure.clone());
             }
-            let left = until.remaining().unwrap_or(std::time::Duration::MAX);
+            let left = until.remaining().unwrap_or(Duration::MAX);
             if left.is_zero() {
-                let text = "the signals have not come in time".to_owned();
+                let text = format!(
+                    "waited {within:.1?} in {what}, of which came {}; look at what keeps those ranks; if they only \
+                     need longer, CONSORT_TIMEOUT gives it to them",
+                    missing.join(", ")
+                );
                 return Err(Failure { status: Status::TIMEOUT, text });
             }
             let waited = self.changed.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+}
+
+impl State {
+    /// How many of a signal are there.
+    fn count_of(&self, signal: &Signal) -> u64 {
+        self.signals.get(signal).copied().unwrap_or_default()
     }
 }
 
@@ -158,8 +184,6 @@ const CONTEXTS: u32 = 64;
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -169,14 +193,29 @@ mod tests {
         mailbox.put(theirs);
         mailbox.put(theirs);
         mailbox.put(mine);
-        let soon = || Deadline::after(Duration::from_millis(20));
         let two = [Wanted { signal: theirs, count: 1 }, Wanted { signal: theirs, count: 1 }];
-        mailbox.take(&two, soon()).unwrap();
-        assert_eq!(mailbox.take(&two, soon()).unwrap_err().status, Status::TIMEOUT);
-        mailbox.take(&[Wanted { signal: mine, count: 1 }], soon()).unwrap();
-        mailbox.await_all(&[1, 2], soon()).unwrap();
+        mailbox.take(&two, SOON).unwrap();
+        assert_eq!(mailbox.take(&two, SOON).unwrap_err().status, Status::TIMEOUT);
+        mailbox.take(&[Wanted { signal: mine, count: 1 }], SOON).unwrap();
+        mailbox.await_all(&[1, 2], SOON).unwrap();
         mailbox.close(Failure::usage("over"));
-        assert_eq!(mailbox.take(&two, Deadline::never()).unwrap_err().text, "over");
+        assert_eq!(mailbox.take(&two, Duration::MAX).unwrap_err().text, "over");
+    }
+
+    #[test]
+    fn what_has_not_come_in_time_is_told_with_who_did_not_send_it() {
+        let mailbox = Mailbox::new(3);
+        let [here, few, none] = [(0, 7, 0), (1, 4, 2), (2, 4, 0)]
+            .map(|(peer, index, context)| Signal::new(peer, index, context).unwrap());
+        [here, few].into_iter().for_each(|signal| mailbox.put(signal));
+        let wanted = [(none, 1), (few, 2), (here, 1), (few, 1)]
+            .map(|(signal, count)| Wanted { signal, count });
+        let told = mailbox.take(&wanted, SOON).unwrap_err().text;
+        let words = "waited 20.0ms in ncclWaitSignal for signals, of which came 1 of 3 of rank 1 with sigIdx 4 \
+                     and ctx 2, 0 of 1 of rank 2 with sigIdx 4 and ctx 0; look";
+        assert!(told.starts_with(words), "{told}");
+        let told = mailbox.await_all(&[1, 5, 0], SOON).unwrap_err().text;
+        assert!(told.contains("signalled before, of which came 1 of 5 of rank 1; look"), "{told}");
     }
 
     #[test]
@@ -187,4 +226,6 @@ mod tests {
         let signal = Signal::new(3, 255, 63).unwrap();
         assert_eq!(Signal::read(3, signal.words()), Some(signal));
     }
+
+    const SOON: Duration = Duration::from_millis(20);
 }

@@ -1,8 +1,7 @@
 //! Whose memory a pointer leads to: that of this process, and of ranks of this host that have shared theirs.
 
-use std::sync::OnceLock;
-
 use consort::Group;
+use consort_sys::origin::PerProcess;
 
 use crate::memory::{self, Region};
 use crate::shared::{Place, Shared};
@@ -24,14 +23,14 @@ impl Near {
         let nowhere = (Place { process: 0, descriptor: 0, file: 0, len: 0 }, 0);
         let (place, offset) = memory::place_of(mine).unwrap_or(nowhere);
         let Place { process, descriptor, file, len } = place;
-        [token(), mine.address() as u64, process, descriptor, file, len, offset as u64]
+        [*TOKEN.here(), mine.address() as u64, process, descriptor, file, len, offset as u64]
     }
 
     /// The way to the window that a rank has said this of.
     pub(super) fn find(
         [token_of, address, process, descriptor, file, len, offset]: [u64; WORDS],
     ) -> Self {
-        if token_of == token() {
+        if token_of == *TOKEN.here() {
             return Self::Here(address as usize);
         }
         if process == 0 || offset > len {
@@ -58,17 +57,15 @@ pub(crate) fn is_near(group: &Group) -> bool {
     group.shares_memory() && !is_off
 }
 
-/// What tells this process from all others.
 fn token() -> u64 {
-    static TOKEN: OnceLock<u64> = OnceLock::new();
-    *TOKEN.get_or_init(|| {
-        let mut bytes = [0; 8];
-        // Without chance, the process is told by its number.
-        let _ = getrandom::fill(&mut bytes);
-        u64::from_ne_bytes(bytes) ^ u64::from(std::process::id())
-    })
+    let mut bytes = [0; 8];
+    // Without chance, the process is told by its number.
+    let _ = getrandom::fill(&mut bytes);
+    u64::from_ne_bytes(bytes) ^ u64::from(std::process::id())
 }
 
+/// What tells this process from all others, also from those that are forked from it.
+static TOKEN: PerProcess<u64> = PerProcess::new(token);
 pub(super) const WORDS: usize = 7;
 /// NCCL's name for it.
 pub(crate) const P2P_DISABLE: &str = "NCCL_P2P_DISABLE";

@@ -6,8 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use consort::{
-    Deadline, Dtype, Element, ErrorKind, Group, Incoming, Message, Outgoing, OwnedMessage, Rank,
-    Source, Tag,
+    Dtype, Element, ErrorKind, Group, Incoming, Message, Outgoing, OwnedMessage, Rank, Source, Tag,
 };
 
 use super::mailbox::{Mailbox, Signal, Wanted};
@@ -81,7 +80,7 @@ impl Service {
     /// # Errors
     /// When it does not.
     pub(super) fn await_all(&self, counts: &[u64], within: Duration) -> Result<()> {
-        self.shared.mailbox.await_all(counts, Deadline::after(within))
+        self.shared.mailbox.await_all(counts, within)
     }
 
     /// Has data and a signal sent, or a signal alone.
@@ -114,7 +113,7 @@ impl Service {
     /// # Errors
     /// When they do not come.
     pub(crate) fn take(&self, wanted: &[Wanted]) -> Result<()> {
-        self.shared.mailbox.take(wanted, Deadline::after(self.group.timeout()))
+        self.shared.mailbox.take(wanted, self.group.timeout())
     }
 
     /// Ends what is on its way.

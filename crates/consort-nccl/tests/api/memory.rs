@@ -88,6 +88,9 @@ fn windows_are_known_to_all_ranks() {
         // SAFETY: it is refused.
         let error = unsafe { comm.window_foreign(odd, options) }.unwrap_err();
         assert!(error.to_string().contains("a multiple of 4096 bytes"), "{error}");
+        // SAFETY: as above.
+        let error = unsafe { comm.window_foreign(odd.slice(0..0), options) }.unwrap_err();
+        assert!(error.to_string().contains("no bytes at all"), "{error}");
         drop(window);
         comm.destroy().unwrap();
     });
@@ -138,6 +141,63 @@ fn what_is_put_is_there_when_it_was_told() {
         };
         assert!(unknown.unwrap_err().to_string().contains("NCCL_WIN_COLL_SYMMETRIC"));
         drop(window);
+        comm.destroy().unwrap();
+    });
+}
+
+#[test]
+fn what_is_put_into_a_window_that_keeps_order_arrives_in_order() {
+    ranks(2, |ctx| {
+        let comm = comm(ctx);
+        let memory = Memory::new(library(), 4096).unwrap();
+        let options = WindowOptions { symmetric: true, strict_ordering: true };
+        let window = comm.window(&memory, options).unwrap();
+        // SAFETY: each part is looked at when nobody writes there.
+        let view = unsafe { memory.on_host() }.unwrap();
+        let (peer, turns) = (1 - ctx.rank(), 10);
+        // Each is one byte shorter than the one before it, of which it leaves the last.
+        for turn in 0..turns {
+            let mine = view.slice(turn * turns..(turn + 1) * turns - turn);
+            mine.fill(turn as u8 + 1);
+            let (dtype, signal, stream) = (Dtype::U8, (0, 0), Stream::DEFAULT);
+            // SAFETY: it is not changed any more; the peer looks when it was told of all.
+            unsafe { comm.put_signal(mine.into(), dtype, peer, &window, 2000, signal, stream) }
+                .unwrap();
+        }
+        let told = Signals { count: turns as u32, peer, signal: 0, context: 0 };
+        comm.wait_signal(&[told], Stream::DEFAULT).unwrap();
+        let arrived = Source::from(view.slice(2000..2000 + turns)).to_vec();
+        assert_eq!(arrived, [10, 9, 8, 7, 6, 5, 4, 3, 2, 1]);
+        window.forget().unwrap();
+        comm.destroy().unwrap();
+    });
+}
+
+#[test]
+fn a_window_can_be_on_other_memory() {
+    ranks(2, |ctx| {
+        let comm = comm(ctx);
+        let mut bytes = vec![0_u8; 3 * 4096];
+        let start = bytes.as_ptr().align_offset(4096);
+        let memory = Target::from(&mut bytes[..]).slice(start..start + 8192);
+        let options = WindowOptions { symmetric: true, strict_ordering: false };
+        // SAFETY: the memory is there until the window was forgotten; the peer writes where this rank expects it.
+        let window = unsafe { comm.window_foreign(memory, options) }.unwrap();
+        assert_eq!(comm.window_start(&window).unwrap(), memory.as_mut_ptr());
+        let (mine, theirs) = (memory.slice(0..1000), memory.slice(5000..6000));
+        let peer = 1 - ctx.rank();
+        mine.fill(ctx.rank() as u8 + 1);
+        // SAFETY: the default stream is done when the call returns; the peer looks when it was told.
+        unsafe {
+            comm.put_signal(mine.into(), Dtype::U8, peer, &window, 5000, (0, 0), Stream::DEFAULT)
+        }
+        .unwrap();
+        let told = Signals { count: 1, peer, signal: 0, context: 0 };
+        comm.wait_signal(&[told], Stream::DEFAULT).unwrap();
+        assert_eq!(Source::from(theirs).to_vec(), [peer as u8 + 1; 1000]);
+        // Only NCCL's own memory is reached by pointers.
+        assert!(comm.peer_pointer(&window, peer, 0).unwrap().is_null());
+        window.forget().unwrap();
         comm.destroy().unwrap();
     });
 }

@@ -18,6 +18,12 @@ pub(crate) const NUMBERS: [Dtype; 12] = [
     Dtype::F8E5m2,
 ];
 
+/// Whether its numbers are integers.
+pub(crate) fn is_whole(dtype: Dtype) -> bool {
+    use Dtype::{I8, I32, I64, U8, U32, U64};
+    matches!(dtype, I8 | U8 | I32 | U32 | I64 | U64)
+}
+
 /// A rank's number at a place: so small that every dtype has all sums and products of four ranks.
 pub(crate) fn number(rank: u32, at: usize) -> f64 {
     1.0 + ((rank as usize * 7 + at * 3 + at / 5) % 2) as f64

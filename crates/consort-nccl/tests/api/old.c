@@ -1,6 +1,6 @@
 /* An older NCCL: what LIBRARY has, but not what came after 2.27. If UNABLE, it makes no communicators; if STILL,
  * the process stands still when it is to make one; if FAILING, they have failed as soon as there is a file of that
- * name. */
+ * name; if HANGING, whoever aborts one does not come back. */
 #include "forward.h"
 #include <signal.h>
 #include <unistd.h>
@@ -13,6 +13,15 @@ int ncclCommInitRankConfig(void) { return 2; }
 int ncclCommInitRankConfig(void) { return raise(SIGSTOP) + 2; }
 #else
 #define INIT(WITH) WITH(ncclCommInitRankConfig)
+#endif
+
+#ifdef HANGING
+#define ABORT(WITH)
+int ncclCommAbort(void) {
+    for (;;) pause();
+}
+#else
+#define ABORT(WITH) WITH(ncclCommAbort)
 #endif
 
 #ifdef FAILING
@@ -29,8 +38,8 @@ int ncclCommGetAsyncError(void *comm, int *error) {
 
 #define ALL(WITH)                                                                                      \
     WITH(ncclGetUniqueId) WITH(ncclGetErrorString) WITH(ncclGetLastError) INIT(WITH)                   \
-    WITH(ncclCommInitRank) WITH(ncclCommFinalize) WITH(ncclCommDestroy) WITH(ncclCommAbort)            \
-    STATE(WITH) WITH(ncclCommCount) WITH(ncclCommUserRank) WITH(ncclCommCuDevice)      \
+    WITH(ncclCommInitRank) WITH(ncclCommFinalize) WITH(ncclCommDestroy) ABORT(WITH) STATE(WITH)        \
+    WITH(ncclCommCount) WITH(ncclCommUserRank) WITH(ncclCommCuDevice)                                  \
     WITH(ncclCommSplit) WITH(ncclAllReduce) WITH(ncclBroadcast) WITH(ncclReduce) WITH(ncclAllGather)   \
     WITH(ncclReduceScatter) WITH(ncclSend) WITH(ncclRecv) WITH(ncclGroupStart) WITH(ncclGroupEnd)
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use consort::nccl::{
     Bootstrap, Code, Comm, Config, Error, Feature, Library, Memory, Shrink, Stream, UniqueId,
-    Version, group,
+    Version, Window, WindowOptions, group,
 };
-use consort::{Dtype, Target};
+use consort::{Dtype, ReduceOp, Target};
 use consort_testkit::{Context, Skip, ranks, skip};
 
 use crate::ends::{add, sum};
@@ -27,10 +27,22 @@ fn an_older_one_says_what_it_lacks() {
     assert!(!library.has(Feature::Shrink), "its version has it, it has not");
     let bootstrap = Bootstrap::new(library).unwrap();
     let comm = Comm::init_rank(library, 1, bootstrap.id(), 0).unwrap();
+    let mut bytes = [0; 2 * 4096];
+    let in_order = WindowOptions { symmetric: true, strict_ordering: true };
     for (result, function, needed) in [
         (comm.revoke(), "ncclCommRevoke", Version::new(2, 28, 7)),
         (comm.suspend(), "ncclCommSuspend", Version::new(2, 29, 7)),
         (comm.grow(2, None, None).map(drop), "ncclCommGrow", Version::new(2, 29, 2)),
+        (
+            window(&comm, &mut bytes, WindowOptions::default()),
+            "ncclCommWindowRegister",
+            Version::new(2, 27, 0),
+        ),
+        (
+            window(&comm, &mut bytes, in_order),
+            "WindowOptions::strict_ordering",
+            Version::new(2, 29, 7),
+        ),
         (library.parameters().map(drop), "ncclParamGetAllParameterKeys", Version::new(2, 30, 4)),
         (Memory::new(library, 1).map(drop), "ncclMemAlloc", Version::new(2, 19, 0)),
         (
@@ -50,6 +62,53 @@ fn an_older_one_says_what_it_lacks() {
     );
     assert!(comm.shrink(&[1], Shrink::WhenIdle, None).is_err());
     comm.destroy().unwrap();
+}
+
+/// A window on a page of these two, which is closed again.
+fn window(comm: &Comm, bytes: &mut [u8], options: WindowOptions) -> Result<(), Error> {
+    let start = bytes.as_ptr().align_offset(4096);
+    let page = Target::from(bytes).slice(start..start + 4096);
+    // SAFETY: the memory is there until the window was forgotten.
+    unsafe { comm.window_foreign(page, options) }.and_then(Window::forget)
+}
+
+#[test]
+fn older_ones_move_what_they_do_not_combine() {
+    let done = ranks(2, |ctx| {
+        let lacking = [
+            (22_304, Dtype::F8E4m3, ReduceOp::Sum, "f8e4m3 needs NCCL 2.24.0 or later, and 2.23.4"),
+            (22_304, Dtype::F8E5m2, ReduceOp::Max, "f8e5m2 needs NCCL 2.24.0 or later, and 2.23.4"),
+            (2708, Dtype::Bf16, ReduceOp::Product, "bf16 needs NCCL 2.10.0 or later, and 2.7.8"),
+            (2708, Dtype::F32, ReduceOp::Avg, "avg needs NCCL 2.10.0 or later, and 2.7.8"),
+            (
+                2708,
+                Dtype::F32,
+                ReduceOp::PremulSum(0.5),
+                "ncclRedOpCreatePreMulSum needs NCCL 2.11.0 or later, and 2.7.8",
+            ),
+        ];
+        for (at, (version, dtype, op, reason)) in lacking.into_iter().enumerate() {
+            let place = ctx.dir().join(format!("lib{at}-{}.so", ctx.rank()));
+            let Ok(library) = build("old.c", &place, version) else { return false };
+            let config = Config::new().timeout(Duration::from_secs(30));
+            let comm = meet_with(ctx, library, &format!("id-{at}"), &config);
+            let (mut mine, mut all) = (coded(ctx.rank(), 12), [0; 24]);
+            let own = Target::from(&mut mine[..]);
+            // SAFETY: it is refused.
+            let refused = unsafe { comm.all_reduce(own.into(), own, dtype, op, Stream::DEFAULT) };
+            let text = refused.unwrap_err().to_string();
+            assert!(text.contains(reason), "{reason:?} in {text:?}");
+            let target = Target::from(&mut all[..]);
+            // SAFETY: the default stream is done when the call returns; all ranks make the same call.
+            unsafe { comm.all_gather(own.into(), target, dtype, Stream::DEFAULT) }.unwrap();
+            assert_eq!(all[..], [coded(0, 12), coded(1, 12)].concat());
+            comm.destroy().unwrap();
+        }
+        true
+    });
+    if done != [true; 2] {
+        skip("there is no C compiler that makes an older NCCL");
+    }
 }
 
 #[test]

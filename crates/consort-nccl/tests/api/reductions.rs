@@ -5,7 +5,7 @@ use consort::{Dtype, ReduceOp, Source, Target};
 use consort_testkit::ranks;
 
 use crate::meet::comm;
-use crate::numbers::{NUMBERS, combined, encode, number};
+use crate::numbers::{NUMBERS, combined, encode, is_whole, number};
 
 #[test]
 fn one_rank_combines_its_own() {
@@ -73,11 +73,7 @@ fn a_premultiplied_sum_is_good_for_many_calls() {
 
 fn combine_everything(comm: Comm) {
     for dtype in NUMBERS {
-        let is_whole = matches!(
-            dtype,
-            Dtype::I8 | Dtype::U8 | Dtype::I32 | Dtype::U32 | Dtype::I64 | Dtype::U64
-        );
-        let factor = if is_whole { 2.0 } else { 0.5 };
+        let factor = if is_whole(dtype) { 2.0 } else { 0.5 };
         for op in [
             ReduceOp::Sum,
             ReduceOp::Product,

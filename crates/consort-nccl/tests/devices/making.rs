@@ -5,9 +5,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use consort::{Engine, Error};
+use consort_testkit::Outcome::{Done, Signalled};
 use consort_testkit::{Context, Job, Outcome, skip};
 
-use crate::older::find_older;
+use crate::older::{can_be_made, find_older};
 use crate::stage::{LONG, all_heard_of_rank_1, invited, meet, with_devices, without_nccl};
 use crate::sums::next;
 
@@ -67,7 +68,7 @@ fn one_rank_without_nccl_is_named_to_all_at_the_beginning() {
 #[test]
 fn one_rank_without_a_driver_is_named_to_all_at_the_beginning() {
     with_devices(3)
-        .start(|ctx| rank_1_lacks(ctx, "CONSORT_CUDA_LIBRARY", "no CUDA driver here (/nowhere"))
+        .start(|ctx| rank_1_lacks(ctx, "CONSORT_CUDA_LIBRARY", "no CUDA driver: /nowhere"))
         .expect_all();
 }
 
@@ -102,10 +103,13 @@ fn ranks_that_wait_for_one_that_gives_up_the_group_hear_of_it() {
 
 #[test]
 fn a_rank_whose_nccl_fails_is_named_at_once_and_the_group_goes_on_without_devices() {
-    let done = with_devices(3)
+    if let Err(reason) = can_be_made() {
+        return skip(reason);
+    }
+    with_devices(3)
         .start(|ctx| {
-            if ctx.rank() == 1 && !find_older(&ctx.dir().join("libunable.so"), &["-DUNABLE"]) {
-                return false;
+            if ctx.rank() == 1 {
+                find_older(&ctx.dir().join("libunable.so"), &["-DUNABLE"]);
             }
             let group = meet(ctx);
             let began = Instant::now();
@@ -116,12 +120,8 @@ fn a_rank_whose_nccl_fails_is_named_at_once_and_the_group_goes_on_without_device
             assert!(began.elapsed() < LONG / 2, "after {:?}", began.elapsed());
             group.barrier().unwrap();
             assert_eq!(next(&group, &[1.0]).unwrap_err().to_string(), error.to_string());
-            true
         })
         .expect_all();
-    if done.contains(&false) {
-        skip("there is no C compiler that makes an NCCL which fails");
-    }
 }
 
 #[test]
@@ -148,9 +148,12 @@ fn whoever_waits_in_the_making_is_let_go_by_another_thread_that_gives_up() {
 
 #[test]
 fn a_rank_that_stands_still_in_nccl_is_named_when_the_time_is_up() {
+    if let Err(reason) = can_be_made() {
+        return skip(reason);
+    }
     let mut job = with_devices(3).start(|ctx| {
-        if ctx.rank() == 1 && !find_older(&ctx.dir().join("libstill.so"), &["-DSTILL"]) {
-            return false;
+        if ctx.rank() == 1 {
+            find_older(&ctx.dir().join("libstill.so"), &["-DSTILL"]);
         }
         let group = invited(ctx).timeout(Duration::from_secs(2)).init().unwrap();
         let began = Instant::now();
@@ -158,20 +161,16 @@ fn a_rank_that_stands_still_in_nccl_is_named_when_the_time_is_up() {
         assert!(matches!(&error, Error::Late { missing, .. } if missing[..] == [1]), "{error}");
         assert!(began.elapsed() < LONG / 2, "after {:?}", began.elapsed());
         ctx.reach("heard");
-        true
     });
-    let stands_still = |job: &Job<bool>| state(job.pid(1)) == 'T';
     let began = Instant::now();
-    while !stands_still(&job) && began.elapsed() < LONG / 4 {
+    while state(job.pid(1)) != 'T' {
+        assert!(began.elapsed() < LONG / 4, "rank 1 does not come to its NCCL");
         thread::sleep(Duration::from_millis(10));
-    }
-    if !stands_still(&job) {
-        job.kill(1);
-        return skip("there is no C compiler that makes an NCCL which stands still");
     }
     [0, 2].into_iter().for_each(|rank| job.await_point(rank, "heard"));
     job.kill(1);
-    job.wait();
+    let outcomes = job.wait();
+    assert!(matches!(outcomes[..], [Done(()), Signalled(9), Done(())]), "{outcomes:?}");
 }
 
 /// What the system says that a process does.

@@ -4,11 +4,12 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use consort::{Error, Failed};
-use consort_testkit::skip;
+use consort::device::calls::OnDevice;
+use consort::{Error, Failed, Group, Work};
+use consort_testkit::{await_threads, skip};
 
 use crate::held::Held;
-use crate::older::find_older;
+use crate::older::{can_be_made, find_older};
 use crate::stage::{LONG, meet, with_devices};
 use crate::sums::{next, sum};
 
@@ -17,20 +18,8 @@ fn a_device_that_does_not_get_on_is_given_up_at_the_deadline() {
     with_devices(2)
         .start(|ctx| {
             let group = meet(ctx);
-            next(&group, &[1.0; 8]).unwrap();
-            let held = Held::new(&group);
-            let began = Instant::now();
-            let mut call = sum(&group, &[1.0; 8]);
-            let hasty = group.within(Duration::from_millis(500));
-            let within = if group.rank() == 0 {
-                call = call.after(held.event());
-                &hasty
-            } else {
-                &group
-            };
-            let launched = call.launched();
-            let work = within.call_async(call).unwrap();
-            assert!(launched.wait().is_some(), "both ranks come");
+            let limit = if group.rank() == 0 { Duration::from_millis(500) } else { LONG };
+            let Stuck { held, began, work } = Stuck::new(&group.within(limit));
             let Failed { error, buffer } = work.wait().unwrap_err();
             assert!(matches!(&error, Error::Late { missing, .. } if missing[..] == [1]), "{error}");
             assert!(error.to_string().contains("all_reduce(sum) of 8 f32 on devices"), "{error}");
@@ -45,16 +34,7 @@ fn a_call_that_waits_for_a_device_has_its_time_limited_by_one_behind_it() {
     with_devices(2)
         .start(|ctx| {
             let group = meet(ctx);
-            next(&group, &[1.0; 8]).unwrap();
-            let held = Held::new(&group);
-            let began = Instant::now();
-            let mut call = sum(&group, &[1.0; 8]);
-            if group.rank() == 0 {
-                call = call.after(held.event());
-            }
-            let launched = call.launched();
-            let first = group.call_async(call).unwrap();
-            assert!(launched.wait().is_some(), "both ranks come");
+            let Stuck { held, began, work: first } = Stuck::new(&group);
             let hasty = group.within(Duration::from_millis(500));
             let second = hasty.call_async(sum(&group, &[1.0; 8])).unwrap();
             let failed = [first, second].map(|work| work.wait().unwrap_err());
@@ -72,16 +52,7 @@ fn whoever_waits_for_a_device_is_let_go_by_an_abort() {
     with_devices(2)
         .start(|ctx| {
             let group = meet(ctx);
-            next(&group, &[1.0; 8]).unwrap();
-            let held = Held::new(&group);
-            let began = Instant::now();
-            let mut call = sum(&group, &[1.0; 8]);
-            if group.rank() == 0 {
-                call = call.after(held.event());
-            }
-            let launched = call.launched();
-            let work = group.call_async(call).unwrap();
-            assert!(launched.wait().is_some(), "both ranks come");
+            let Stuck { held, began, work } = Stuck::new(&group);
             if group.rank() == 0 {
                 thread::sleep(Duration::from_millis(50));
                 group.abort("somebody has pressed a key");
@@ -94,6 +65,31 @@ fn whoever_waits_for_a_device_is_let_go_by_an_abort() {
         .expect_all();
 }
 
+/// A call that both ranks of a group have come to, and that does not get on, as the device of rank 0 is held up.
+struct Stuck {
+    held: Held,
+    began: Instant,
+    work: Work<OnDevice>,
+}
+
+impl Stuck {
+    /// Both ranks make it, each within the time that it has for its calls.
+    fn new(group: &Group) -> Self {
+        // The communicator is there when the time of the call begins.
+        next(&group.within(LONG), &[1.0; 8]).unwrap();
+        let held = Held::new(&group.within(LONG));
+        let began = Instant::now();
+        let mut call = sum(group, &[1.0; 8]);
+        if group.rank() == 0 {
+            call = call.after(held.event());
+        }
+        let launched = call.launched();
+        let work = group.call_async(call).unwrap();
+        assert!(launched.wait().is_some(), "both ranks come");
+        Self { held, began, work }
+    }
+}
+
 /// Ends what holds up a device, and then what was to be done there: memory is taken back when all streams have got on.
 fn end(held: Held, memory: impl Sized) {
     drop(held);
@@ -102,31 +98,57 @@ fn end(held: Held, memory: impl Sized) {
 
 #[test]
 fn what_nccl_says_last_is_heard() {
-    let done = with_devices(3)
+    if let Err(reason) = can_be_made() {
+        return skip(reason);
+    }
+    with_devices(3)
         .start(|ctx| {
             let failing = ctx.dir().join("failing");
-            let option = format!("-DFAILING=\"{}\"", failing.display());
-            if ctx.rank() == 1 && !find_older(&ctx.dir().join("libfailing.so"), &[&option]) {
-                return false;
+            if ctx.rank() == 1 {
+                let option = format!("-DFAILING=\"{}\"", failing.display());
+                find_older(&ctx.dir().join("libfailing.so"), &[&option]);
             }
             let group = meet(ctx);
             next(&group, &[1.0; 8]).unwrap();
-            if ctx.rank() == 1 {
+            // Rank 1 hears it at the end of its very next call; the others may be done with that before.
+            let error = if ctx.rank() == 1 {
                 fs::write(&failing, "").unwrap();
-            }
-            // The others may be done with a call before they hear of it.
-            let error = loop {
-                if let Err(error) = next(&group, &[1.0; 8]) {
-                    break error;
-                }
+                next(&group, &[1.0; 8]).unwrap_err()
+            } else {
+                (0..).find_map(|_| next(&group, &[1.0; 8]).err()).unwrap()
             };
             let told = "NCCL has failed on the way";
             assert!(error.to_string().contains(told), "{error}");
             assert!(error.to_string().contains("rank 1"), "{error}");
-            true
         })
         .expect_all();
-    if done.contains(&false) {
-        skip("there is no C compiler that makes an NCCL which fails");
+}
+
+#[test]
+fn an_abort_that_nccl_does_not_come_back_from_is_not_waited_for_long() {
+    if let Err(reason) = can_be_made() {
+        return skip(reason);
     }
+    with_devices(2)
+        .start(|ctx| {
+            if ctx.rank() == 1 {
+                find_older(&ctx.dir().join("libhanging.so"), &["-DHANGING"]);
+            }
+            let group = meet(ctx);
+            let began = Instant::now();
+            if ctx.rank() == 1 {
+                next(&group, &[1.0; 8]).unwrap();
+                // The other may hear of it before it is done with that call.
+                group.abort("somebody has pressed a key");
+            }
+            let error = (0..).find_map(|_| next(&group, &[1.0; 8]).err()).unwrap();
+            assert!(error.to_string().contains("somebody has pressed a key"), "{error}");
+            drop(group);
+            assert!(began.elapsed() < LONG / 2, "after {:?}", began.elapsed());
+            if ctx.rank() == 1 {
+                // The group's own thread has ended, and the one that aborts is at it still.
+                await_threads("consort-device", 1);
+            }
+        })
+        .expect_all();
 }

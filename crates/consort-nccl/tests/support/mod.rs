@@ -3,6 +3,7 @@
 
 use std::ffi::{CStr, c_int, c_void};
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
 use consort::Element;
@@ -13,7 +14,8 @@ use consort_nccl::api::library::*;
 use consort_nccl::api::messages::*;
 use consort_nccl::raw::{Buffer, Grown, Handle, In, Out};
 use consort_nccl::{Config, Status, UniqueId};
-use consort_testkit::Context;
+use consort_testkit::{Context, await_threads, limit, used_addresses};
+use rustix::process::Resource;
 
 /// The default stream.
 pub(crate) const NOW: Handle = Handle::NULL;
@@ -80,7 +82,7 @@ pub(crate) fn nothing<T: Copy>() -> In<T> {
 }
 
 pub(crate) fn config(config: &mut Config) -> Grown<Config> {
-    // SAFETY: calls that are given one in these tests read before they return.
+    // SAFETY: calls that are given one in these tests read before they return, and names are literals.
     unsafe { Grown::from_raw(config) }
 }
 
@@ -139,7 +141,7 @@ pub(crate) fn await_id(path: &Path) -> UniqueId {
             let bytes: [u8; 128] = bytes.try_into().expect("it is whole");
             return UniqueId { internal: bytes.map(|byte| byte as _) };
         }
-        std::thread::sleep(Duration::from_millis(2));
+        thread::sleep(Duration::from_millis(2));
     }
 }
 
@@ -185,7 +187,7 @@ pub(crate) fn condition(comm: Handle) -> Status {
 pub(crate) fn settled(comm: Handle) -> Status {
     loop {
         match condition(comm) {
-            Status::IN_PROGRESS => std::thread::sleep(Duration::from_millis(1)),
+            Status::IN_PROGRESS => thread::sleep(Duration::from_millis(1)),
             status => return status,
         }
     }
@@ -218,6 +220,20 @@ pub(crate) fn recv<T: Element>(
     stream: Handle,
 ) -> Status {
     ncclRecv(write(numbers), numbers.len(), code::<T>(), peer as c_int, comm, stream)
+}
+
+/// Does something while the system gives no more threads.
+pub(crate) fn without_threads<T>(body: impl FnOnce() -> T) -> T {
+    // What the threads leave behind that have brought a communicator into being would do for another.
+    ["consort-meeting", "consort-standby"].into_iter().for_each(|name| await_threads(name, 0));
+    limit(Resource::As, Some(used_addresses() + (1 << 20)));
+    // So would the stacks of threads that ended before.
+    let parked: Vec<_> =
+        std::iter::from_fn(|| thread::Builder::new().spawn(thread::park).ok()).collect();
+    let result = body();
+    limit(Resource::As, None);
+    parked.iter().for_each(|parked| parked.thread().unpark());
+    result
 }
 
 /// The sum of a one of each rank, which tells that all are there.

@@ -6,6 +6,7 @@ use std::ffi::{c_int, c_uchar, c_uint};
 use super::{check, code, copy};
 use crate::failure::{Failure, Result, guard};
 use crate::memory::Region;
+use crate::order::Order;
 use crate::raw::{Buffer, Handle, Out};
 use crate::stream::Stream;
 
@@ -59,10 +60,10 @@ driver! {
 /// Has a stream do something, or does it at once where there is none.
 fn put(stream: Handle, what: impl FnOnce() + Send + 'static) -> Result<()> {
     match Stream::find(stream)? {
-        Some(stream) => stream.push(Box::new(move || {
+        Some(stream) => stream.push(&Order::take(), move || {
             what();
             Ok(())
-        })),
+        }),
         None => what(),
     }
     Ok(())

@@ -40,7 +40,7 @@ fn on_devices(group: &Group, bytes: usize) -> DeviceSymmetric {
 }
 
 /// Ranks whose devices reach nothing but their own memory, so that NCCL puts.
-fn kept_apart(world: u32) -> Ranks {
+pub(crate) fn kept_apart(world: u32) -> Ranks {
     with_devices(world).env("NCCL_P2P_DISABLE", "1")
 }
 

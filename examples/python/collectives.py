@@ -1,4 +1,9 @@
-"""All-reduce between processes through ctypes alone: LIBRARY FILE, where rank 0 leaves the id in the file."""
+"""An all_reduce between processes by NCCL's C API on CPU memory, through ctypes alone.
+
+    consort run -n 4 -- python3 examples/python/collectives.py target/release/libconsort_nccl.so "$(mktemp -d)/id"
+
+The first argument is the library, the second a file that is not there yet, in which rank 0 leaves the id for the others.
+"""
 
 import ctypes
 import os

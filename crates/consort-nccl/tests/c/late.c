@@ -4,16 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "consort_nccl.h"
-
-#define MUST(condition)                                                \
-  do {                                                                 \
-    if (!(condition)) {                                                \
-      printf("line %d: %s\n", __LINE__, ncclGetLastError(NULL));       \
-      fflush(stdout);                                                  \
-      _exit(1);                                                        \
-    }                                                                  \
-  } while (0)
+#include "must.h"
 
 static ncclComm_t comms[2];
 

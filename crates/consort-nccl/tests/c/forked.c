@@ -1,11 +1,10 @@
 /* A child is forked while a stream is busy: it uses nothing of its parent's, and does not wait for it. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "consort_nccl.h"
+#include "must.h"
 
 /* Of CUDA's driver. */
 int cuEventCreate(void **event, unsigned flags);
@@ -13,17 +12,6 @@ int cuEventRecord(void *event, cudaStream_t stream);
 int cuEventDestroy_v2(void *event);
 int cuStreamWaitEvent(cudaStream_t stream, void *event, unsigned flags);
 int cuCtxSynchronize(void);
-
-#define MUST(condition)                                                \
-  do {                                                                 \
-    if (!(condition)) {                                                \
-      printf("line %d: %s\n", __LINE__, ncclGetLastError(NULL));       \
-      fflush(stdout);                                                  \
-      _exit(1);                                                        \
-    }                                                                  \
-  } while (0)
-#define FORKED(call) \
-  MUST((call) == ncclInvalidUsage && strstr(ncclGetLastError(NULL), "was forked from") != NULL)
 
 static ncclComm_t comms[2];
 static cudaStream_t streams[2], idle;
