@@ -69,7 +69,10 @@ fn a_reader_who_leaves_ends_the_job_quietly() {
 #[test]
 fn a_failure_that_nobody_reads_ends_the_ranks_and_a_signal_ends_the_launcher() {
     let mut command = Command::new("sh");
-    let script = "[ $RANK = 0 ] && yes | head -c 100000 && touch failing && exit 7; sleep 600";
+    // What rank 0 writes fits into its own pipe, but not, with the rank before each line, into the one that nobody reads.
+    let script = "if [ $RANK != 0 ]; then sleep 600 & touch begun-$RANK; wait; fi; \
+                  for rank in 1 2; do until [ -e begun-$rank ]; do sleep 0.01; done; done; \
+                  yes | head -c 30000; touch failing; exit 7";
     let line = "until [ -e ready ]; do sleep 0.01; done; \
                 exec \"$0\" run -n 3 -- sh -c \"$1\" >pipe 2>&1";
     command.args(["-c", line, env!("CARGO_BIN_EXE_consort"), script]);
