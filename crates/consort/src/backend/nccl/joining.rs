@@ -285,4 +285,4 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// How long ranks whose time is up wait for each other to say so.
 const GRACE: Duration = Duration::from_secs(2);
 /// How many bytes a reason may have.
-const TEXT: usize = 512;
+const TEXT: usize = 2048;

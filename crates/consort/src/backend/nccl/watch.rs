@@ -70,21 +70,18 @@ impl Inner {
 
     /// Whether to wait on. Somebody may have ended after it had done its part: then the device is done soon,
     /// and it is `in_doubt` since when that should be.
-    fn look_round(
-        &self,
-        comm: &Comm,
-        wait: &Wait<'_>,
-        in_doubt: &mut Option<Instant>,
-    ) -> Result<()> {
+    fn look_round(&self, comm: &Comm, wait: &Wait<'_>, in_doubt: &mut Option<Doubt>) -> Result<()> {
         self.lookout.listen();
-        let judged = match self.without(wait) {
-            Some((rank, time)) => {
-                let since = in_doubt.get_or_insert_with(Instant::now);
-                let has_had_time = since.elapsed() > time;
-                if has_had_time { self.lookout.judge(&[rank], || false) } else { Ok(()) }
-            }
+        let doubt = self.without(wait).map(|(rank, time)| match in_doubt.take() {
+            Some(known) if (known.rank, known.time) == (rank, time) => known,
+            _ => Doubt { rank, time, since: Instant::now() },
+        });
+        let judged = match &doubt {
+            Some(doubt) if doubt.is_settled() => self.lookout.judge(&[doubt.rank], || false),
+            Some(_) => self.lookout.judge(&[], || false),
             None => self.lookout.judge(&[], || wait.until.has_passed()),
         };
+        *in_doubt = doubt;
         match judged {
             Err(stuck) => Err(self.give_up_on(stuck, wait)),
             Ok(()) => self.ask_nccl(comm),
@@ -158,6 +155,21 @@ impl Inner {
             }
             thread::sleep(SLEEP);
         }
+    }
+}
+
+/// A rank that has ended, and may have done its part of a call before.
+struct Doubt {
+    rank: usize,
+    /// How long the others may take then.
+    time: Duration,
+    since: Instant,
+}
+
+impl Doubt {
+    /// Whether the rank has not done its part: the others would be done by now.
+    fn is_settled(&self) -> bool {
+        self.since.elapsed() > self.time
     }
 }
 
