@@ -10,6 +10,7 @@ use std::time::Duration;
 use consort::nccl::{self, Bootstrap, Comm, Config, Error, Library, Stream, UniqueId};
 use consort::{Dtype, ReduceOp};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
 
 use crate::errors::{exception, mistake};
@@ -283,12 +284,19 @@ impl Call {
 }
 
 /// NCCL where consort looks for it, or else among this Python's own packages, which need no environment that is active.
+/// What was found once stays: communicators that are kept belong to it.
 fn library(py: Python<'_>) -> PyResult<Library> {
-    let found = Library::find().or_else(|error| match wheel(py) {
+    static FOUND: PyOnceLock<Library> = PyOnceLock::new();
+    let find = || Library::find().or_else(|error| beside(py, error));
+    FOUND.get_or_try_init(py, find).copied().map_err(|error| raise(&error))
+}
+
+/// NCCL among this Python's packages, if it was nowhere else.
+fn beside(py: Python<'_>, error: Error) -> nccl::Result<Library> {
+    match wheel(py) {
         Ok(Some(path)) if matches!(error, Error::NotLoaded(_)) => Library::open(path),
         _ => Err(error),
-    });
-    found.map_err(|error| raise(&error))
+    }
 }
 
 /// Where the wheels of NCCL put it.
