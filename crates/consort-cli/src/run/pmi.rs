@@ -9,7 +9,7 @@ mod hall;
 mod tests;
 mod words;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fs;
@@ -20,7 +20,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use consort_store::Store;
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -42,6 +42,8 @@ pub(crate) struct Pmi {
     events: Sender<Event>,
     /// With each local rank.
     talks: RefCell<BTreeMap<u32, Talk>>,
+    /// How long last words are still waited for, of all ranks together: a store that does not answer keeps each of them.
+    patience: Cell<Duration>,
 }
 
 /// A conversation with a rank, as seen by who does not take part in it.
@@ -66,7 +68,8 @@ impl Pmi {
     pub(crate) fn new(place: &Placement, store: &Arc<dyn Store>, events: Sender<Event>) -> Self {
         let hall = Arc::new(Hall::new(place, store));
         let Placement { first_rank, node, epoch, .. } = *place;
-        Self { hall, first_rank, node, epoch, events, talks: RefCell::default() }
+        let (talks, patience) = (RefCell::default(), Cell::new(LAST_WORDS));
+        Self { hall, first_rank, node, epoch, events, talks, patience }
     }
 
     /// A seat for a rank, which the next process that is started inherits.
@@ -96,7 +99,9 @@ impl Pmi {
         let rank = self.first_rank + local_rank;
         self.hall.miss(rank);
         if let Some(talk) = self.talks.borrow_mut().remove(&local_rank) {
-            talk.hear_out();
+            let began = Instant::now();
+            talk.hear_out(self.patience.get());
+            self.patience.set(self.patience.get().saturating_sub(began.elapsed()));
         }
         let standing = self.hall.leave(local_rank, rank);
         end_forlorn(&self.hall, self.epoch, &self.events);
@@ -120,10 +125,10 @@ impl Drop for Pmi {
 impl Talk {
     /// Waits until all is heard that a rank has said which has ended: its end may be known before its last words are
     /// read. A child of its that has the socket, too, says nothing more.
-    fn hear_out(self) {
+    fn hear_out(self, limit: Duration) {
         // What has come can still be read.
         let _ = self.socket.shutdown(Shutdown::Both);
-        let _ = self.is_over.recv_timeout(LAST_WORDS);
+        let _ = self.is_over.recv_timeout(limit);
     }
 }
 
@@ -271,7 +276,7 @@ fn memory_of(name: &str, node: u32) -> String {
     format!("/dev/shm/mpich_shm_{hash:x}_{node}")
 }
 
-/// How long what a rank has said last may take to be heard.
+/// How long what ranks have said last may take to be heard.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Variables of another launcher of MPI, outside this one, that are not for our ranks.

@@ -4,12 +4,12 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use consort_store::{MemStore, PrefixStore, Store};
+use consort_store::{Deadline, Error as StoreError, MemStore, PrefixStore, Reply, Request, Store};
 use proptest::prelude::*;
 
-use super::Pmi;
 use super::hall::{Hall, Over, Standing, mapping};
 use super::words::{Answer, Ask, Denied, Reader};
+use super::{LAST_WORDS, Pmi};
 use crate::run::placement::Placement;
 use crate::run::status::Status;
 
@@ -162,6 +162,38 @@ fn a_rank_that_ends_is_not_waited_for_in_its_barrier_or_because_of_its_child() {
     let began = Instant::now();
     assert_eq!(pmi.ended(0, Status::Killed(9), true), Status::Killed(9));
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+}
+
+/// A store that takes its time to tell anything.
+#[derive(Debug)]
+struct Slow(MemStore);
+
+impl Store for Slow {
+    fn call(&self, request: &Request<'_>, until: Deadline) -> Result<Reply, StoreError> {
+        if !request.can_change() {
+            thread::sleep(Duration::from_secs(10));
+        }
+        self.0.call(request, until)
+    }
+
+    fn duplicate(&self) -> Result<Arc<dyn Store>, StoreError> {
+        self.0.duplicate()
+    }
+}
+
+#[test]
+fn ranks_that_ended_while_the_store_is_silent_are_waited_for_together() {
+    let store: Arc<dyn Store> = Arc::new(Slow(MemStore::new()));
+    let place = Placement { local_world: 4, slots: vec![4, 4], world: 8, ..place(0, 2) };
+    let pmi = Pmi::new(&place, &store, mpsc::channel().0);
+    let seats = [0, 1, 2, 3].map(|rank| pmi.seat(rank).unwrap());
+    let ask = b"cmd=get kvsname=j key=elsewhere\n";
+    seats.iter().for_each(|seat| (&seat.socket).write_all(ask).unwrap());
+    // They are at the store when their ends are known.
+    thread::sleep(Duration::from_millis(100));
+    let began = Instant::now();
+    (0..4).for_each(|rank| assert_eq!(pmi.ended(rank, Status::Killed(9), true), Status::Killed(9)));
+    assert!(began.elapsed() < 2 * LAST_WORDS, "{:?}", began.elapsed());
 }
 
 #[test]
