@@ -102,21 +102,25 @@ impl std::error::Error for NotLoaded {}
 /// Why the loader is not to open what is there. It would wait for ever for somebody to write into a pipe, and a device
 /// may do anything.
 fn refusal(path: &Path) -> Option<String> {
-    // One without a folder is not looked for in this process's own.
-    let has_folder = path.as_os_str().as_bytes().contains(&b'/');
-    let metadata = path.metadata().ok().filter(|_| has_folder)?;
+    let metadata = path.metadata().ok().filter(|_| has_folder(path))?;
     (!metadata.is_file()).then(|| "it is no regular file".to_owned())
 }
 
 /// What to name instead of a script for linkers, which some packages have in place of a link to their library.
 fn script(path: &Path) -> Option<String> {
     let mut text = [0; 256];
-    let read = File::open(path).and_then(|mut file| file.read(&mut text)).ok()?;
+    let file = has_folder(path).then(|| File::open(path))?;
+    let read = file.and_then(|mut file| file.read(&mut text)).ok()?;
     let text = str::from_utf8(&text[..read]).ok()?;
     let (_, rest) = ["INPUT", "GROUP"].into_iter().find_map(|word| text.split_once(word))?;
     let rest = rest.trim_start().strip_prefix('(')?;
     let library = rest.split([' ', ',', ')']).find(|word| !word.is_empty())?;
     Some(format!("it is a script for linkers: name {library}, which it leads to"))
+}
+
+/// Whether a name says where the file is: one without a folder is not looked for in this process's own.
+fn has_folder(path: &Path) -> bool {
+    path.as_os_str().as_bytes().contains(&b'/')
 }
 
 /// The loader's own words, without the name that it repeats.
