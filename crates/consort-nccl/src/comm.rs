@@ -172,7 +172,7 @@ impl Communicator {
         lock(&COMMS).all.remove(&self.number);
     }
 
-    /// The ranks begin to meet, also for one that was aborted before: so the others hear of that.
+    /// The ranks begin to meet.
     pub(crate) fn begin_to_form(&self) {
         let mut state = lock(&self.state);
         if state.stage == Stage::Asked {
@@ -192,6 +192,7 @@ impl Communicator {
                 Ok(())
             }
             Ok(bond) => {
+                // It was aborted before, and has met the others all the same: so they hear of that.
                 drop(state);
                 bond.group.abort(ABORTED);
                 return Err(Failure::usage("the communicator was aborted before it was ready"));
