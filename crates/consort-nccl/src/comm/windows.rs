@@ -59,7 +59,7 @@ impl Communicator {
 /// # Errors
 /// When one could not: on that one why, on the others which it is, too.
 fn agree<T>(group: &Group, made: Result<T>) -> Result<T> {
-    let why = made.as_ref().err().map_or("", |failure| &failure.text);
+    let why = made.as_ref().err().map(|failure| failure.text.as_str());
     let told = hear_of_trouble(group, why);
     let made = made?;
     match told? {
@@ -71,27 +71,38 @@ fn agree<T>(group: &Group, made: Result<T>) -> Result<T> {
     }
 }
 
-/// Tells the other ranks why this one could not do something, which is empty if it could. Gives the first rank that could
-/// not, with its reason.
-fn hear_of_trouble(group: &Group, why: &str) -> Result<Option<(usize, String)>> {
+/// Tells the other ranks why this one could not do something, if it could not. Gives the first rank that could not, with
+/// its reason.
+fn hear_of_trouble(group: &Group, why: Option<&str>) -> Result<Option<(usize, String)>> {
+    let why = why.map(|why| &why.as_bytes()[..why.len().min(LONGEST)]);
+    // One more than the text has, so that a reason without words is one, too.
+    let length = why.map_or(0, |why| why.len() as u64 + 1);
     let mut lengths = vec![0_u64; group.world()];
-    group.all_gather(&[why.len() as u64], &mut lengths)?;
+    group.all_gather(&[length], &mut lengths)?;
     let Some(rank) = lengths.iter().position(|&length| length > 0) else { return Ok(None) };
-    // Texts are short, and all of them have the length of the longest on the way.
-    let longest = lengths.iter().copied().max().unwrap_or_default() as usize;
-    let mut mine = why.as_bytes().to_vec();
+    // Others say how long theirs are, and not how much room there is: all hold them to the same bound.
+    let held = |length: u64| length.saturating_sub(1).min(LONGEST as u64) as usize;
+    // On the way all of them have the length of the longest.
+    let longest = lengths.iter().copied().map(held).max().unwrap_or_default();
+    let mut mine = why.unwrap_or_default().to_vec();
     mine.resize(longest, 0);
     let mut all = vec![0_u8; longest * group.world()];
     group.all_gather(&mine, &mut all)?;
-    let its = &all[rank * longest..][..lengths[rank] as usize];
+    let its = &all[rank * longest..][..held(lengths[rank])];
     Ok(Some((rank, String::from_utf8_lossy(its).into_owned())))
 }
+
+/// How many bytes of a rank's reason the others hear.
+const LONGEST: usize = 4096;
 
 #[cfg(test)]
 #[allow(unsafe_code)]
 mod tests {
+    use std::thread;
+
     use super::*;
     use crate::config::Settings;
+    use crate::gathering::Gathering;
     use crate::membership;
     use crate::memory::{self, Region};
     use crate::raw::Buffer;
@@ -172,5 +183,40 @@ mod tests {
             memory::free(maker.memory).unwrap();
             maker.comm.leave();
         }
+    }
+
+    /// What the first of two ranks hears when the second does this.
+    fn heard(second: impl FnOnce(&Group) + Send) -> Option<(usize, String)> {
+        let gathering = Gathering::of(2).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| second(&gathering.meet(1).unwrap().group));
+            hear_of_trouble(&gathering.meet(0).unwrap().group, None).unwrap()
+        })
+    }
+
+    #[test]
+    fn a_rank_that_could_not_is_heard_of_with_and_without_words() {
+        let telling = |why: Option<&'static str>| {
+            heard(move |group| {
+                hear_of_trouble(group, why).unwrap();
+            })
+        };
+        assert_eq!(telling(None), None);
+        assert_eq!(telling(Some("it rains")), Some((1, "it rains".to_owned())));
+        assert_eq!(telling(Some("")), Some((1, String::new())));
+    }
+
+    #[test]
+    fn nobody_makes_more_room_for_words_than_there_may_be() {
+        let long = "x".repeat(LONGEST);
+        let told = heard(|group| {
+            hear_of_trouble(group, Some(&"x".repeat(LONGEST + 1))).unwrap();
+        });
+        assert_eq!(told, Some((1, long.clone())));
+        let told = heard(|group| {
+            group.all_gather(&[u64::MAX], &mut [0; 2]).unwrap();
+            group.all_gather(&[b'x'; LONGEST], &mut [0; 2 * LONGEST]).unwrap();
+        });
+        assert_eq!(told, Some((1, long)));
     }
 }
