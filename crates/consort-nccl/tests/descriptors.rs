@@ -4,6 +4,7 @@ mod support;
 
 use std::ffi::c_int;
 use std::fs;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use consort_nccl::api::communicators::*;
@@ -40,6 +41,30 @@ fn ranks_of_one_process_that_lack_descriptors_hear_so_at_once_and_nothing_stays(
         });
         let least = WORLD * (WORLD + 2);
         assert!(enough > Some(least), "some fail when they have met in part: {enough:?}");
+    })
+    .expect_all();
+}
+
+#[test]
+fn ranks_that_do_not_come_for_want_of_descriptors_take_none_from_others() {
+    let jobs = Ranks::new(1);
+    jobs.start(|_| {
+        let mut comms = [Handle::NULL; 64];
+        // One for the other thread, and those that it takes to look.
+        with_spare(4, || {
+            thread::scope(|scope| {
+                let other = scope.spawn(|| {
+                    for _ in 0..10_000 {
+                        fs::File::open("/dev/null").expect("there is one for this thread");
+                    }
+                });
+                while !other.is_finished() {
+                    let status = init_all(&mut comms);
+                    fails(status, Status::SYSTEM_ERROR, "64 ranks in one process have 4224");
+                    assert!(last_error().contains(TOO_MANY), "{}", last_error());
+                }
+            });
+        });
     })
     .expect_all();
 }
