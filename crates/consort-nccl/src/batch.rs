@@ -14,9 +14,8 @@
 use std::cell::RefCell;
 use std::mem::{self, ManuallyDrop};
 use std::sync::Arc;
-use std::thread;
 
-use crate::birth::{Birth, Due, no_thread};
+use crate::birth::{Birth, Due, carry_out_all, carry_out_all_apart};
 use crate::comm::{Communicator, noting};
 use crate::deed::{Begun, Deed};
 use crate::failure::{Failure, Result, catch};
@@ -204,32 +203,12 @@ fn deliver(births: Vec<Birth>) -> Result<()> {
         let _order = Order::take();
         births.into_iter().map(Birth::due).collect()
     };
-    let (waited, apart): (Vec<Due>, Vec<Due>) = dues.into_iter().partition(Due::is_blocking);
-    let goes_on = if apart.is_empty() { Ok(()) } else { Err(Failure::in_progress()) };
-    let begun = apart.into_iter().map(Due::carry_out_apart).fold(Ok(()), Result::and);
-    all_at_once(waited).and(begun).and(goes_on)
-}
-
-/// Whether or not some fail, all are waited for.
-fn all_at_once(mut dues: Vec<Due>) -> Result<()> {
-    let Some(mine) = dues.pop() else { return Ok(()) };
-    thread::scope(|scope| {
-        let mut result = Ok(());
-        let mut others = Vec::new();
-        for due in dues {
-            let comm = due.comm();
-            match thread::Builder::new().spawn_scoped(scope, || due.carry_out()) {
-                Ok(other) => others.push(other),
-                Err(error) => result = result.and(no_thread(comm, &error)),
-            }
-        }
-        result = result.and(mine.carry_out());
-        for other in others {
-            let other = other.join().unwrap_or_else(|_| Err(Failure::usage("it has panicked")));
-            result = result.and(other);
-        }
-        result
-    })
+    // A group has one kind of them.
+    match dues.first() {
+        None => Ok(()),
+        Some(due) if due.is_blocking() => carry_out_all(dues),
+        Some(_) => carry_out_all_apart(dues),
+    }
 }
 
 /// Gives calls to their streams, and carries out those that have none.

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
 use crate::batch;
@@ -92,6 +93,9 @@ impl Birth {
     pub(crate) fn due(self) -> Due {
         self.comm.iter().for_each(|comm| comm.begin_to_form());
         let turn = self.parent.as_ref().map(|parent| parent.turns.take());
+        if let Some(parent) = self.parent.as_ref().filter(|_| !self.blocking) {
+            parent.begin_birth();
+        }
         Due { birth: self, turn }
     }
 }
@@ -100,11 +104,6 @@ impl Due {
     /// Whether whoever asks for it waits.
     pub(crate) fn is_blocking(&self) -> bool {
         self.birth.blocking
-    }
-
-    /// What is to come into being.
-    pub(crate) fn comm(&self) -> Option<Arc<Communicator>> {
-        self.birth.comm.clone()
     }
 
     /// Meets the others, when its turn has come.
@@ -130,42 +129,88 @@ impl Due {
         }
     }
 
-    /// Meets the others in the background.
-    ///
-    /// # Errors
-    /// When the system gives no more threads; the communicator knows that, too.
-    pub(crate) fn carry_out_apart(self) -> Result<()> {
-        let (comm, parent) = (self.comm(), self.birth.parent.clone());
-        if let Some(parent) = &parent {
-            parent.begin_birth();
+    /// As [`carry_out`](Self::carry_out), in the background.
+    fn carry_out_apart(self) {
+        let (parent, is_known) = (self.birth.parent.clone(), self.birth.comm.is_some());
+        let met = self.carry_out();
+        if let Some(parent) = parent {
+            // What came into being knows itself why it did not.
+            parent.end_birth(met.err().as_ref().filter(|_| !is_known));
         }
-        let (of, is_known) = (parent.clone(), comm.is_some());
-        let body = move || {
-            let met = self.carry_out();
-            if let Some(parent) = of {
-                // What came into being knows itself why it did not.
-                parent.end_birth(met.err().as_ref().filter(|_| !is_known));
-            }
-        };
-        match thread::Builder::new().name("consort-meeting".to_owned()).spawn(body) {
-            Ok(_) => Ok(()),
-            Err(error) => {
-                if let Some(parent) = parent {
-                    parent.end_birth(None);
-                }
-                no_thread(comm, &error)
-            }
+    }
+
+    /// It does not come into being, though it has its place.
+    fn call_off(self, why: &Failure) {
+        if let Some(parent) = self.birth.parent.as_ref().filter(|_| !self.birth.blocking) {
+            parent.end_birth(None);
         }
+        self.birth.call_off(why);
     }
 }
 
-/// A communicator that cannot come into being, as there is no thread to meet the others in.
+/// Meets the others, of each of them at once. Whether or not some fail, all are waited for.
 ///
 /// # Errors
-/// Always: that.
-pub(crate) fn no_thread(comm: Option<Arc<Communicator>>, error: &io::Error) -> Result<()> {
-    let failure = Failure::system(format!("there is no thread to meet in: {error}"));
-    comm.map_or(Err(failure.clone()), |comm| comm.form(Err(failure)))
+/// As [`Due::carry_out`], or when the system does not give as many threads as that takes.
+pub(crate) fn carry_out_all(mut dues: Vec<Due>) -> Result<()> {
+    let Some(mine) = dues.pop() else { return Ok(()) };
+    thread::scope(|scope| {
+        let start = |due: Receiver<Due>| {
+            let body = move || due.recv().map_or(Ok(()), Due::carry_out);
+            thread::Builder::new().spawn_scoped(scope, body)
+        };
+        match hand_out(dues, start) {
+            Ok(others) => others.into_iter().fold(mine.carry_out(), |result, other| {
+                let other = other.join().unwrap_or_else(|_| Err(Failure::usage("it has panicked")));
+                result.and(other)
+            }),
+            Err(failure) => {
+                mine.call_off(&failure);
+                Err(failure)
+            }
+        }
+    })
+}
+
+/// Meets the others in the background, of each of them at once.
+///
+/// # Errors
+/// That it goes on; or that the system does not give as many threads as that takes, which the communicators know, too.
+pub(crate) fn carry_out_all_apart(dues: Vec<Due>) -> Result<()> {
+    let start = |due: Receiver<Due>| {
+        let body = move || due.recv().into_iter().for_each(Due::carry_out_apart);
+        thread::Builder::new().name("consort-meeting".to_owned()).spawn(body)
+    };
+    hand_out(dues, start)?;
+    Err(Failure::in_progress())
+}
+
+/// Gives each of them to a thread that was started for it. They may be ranks that wait for each other, so none begins
+/// before there is a thread for every one.
+///
+/// # Errors
+/// When the system gives no more threads. None of them comes into being then.
+fn hand_out<T>(
+    dues: Vec<Due>,
+    start: impl FnMut(Receiver<Due>) -> io::Result<T>,
+) -> Result<Vec<T>> {
+    let (ways, ends): (Vec<_>, Vec<_>) = dues.iter().map(|_| mpsc::channel()).unzip();
+    match ends.into_iter().map(start).collect() {
+        Ok(threads) => {
+            for (way, due) in ways.into_iter().zip(dues) {
+                way.send(due).expect("the thread waits for it");
+            }
+            Ok(threads)
+        }
+        Err(error) => {
+            let failure = Failure::system(format!(
+                "there is no thread to meet in: {error}; raise the limits on threads and on memory, or have fewer ranks in \
+                 this process"
+            ));
+            dues.into_iter().for_each(|due| due.call_off(&failure));
+            Err(failure)
+        }
+    }
 }
 
 /// Brings a communicator into being, and tells C what it is called, which it may use when this, the group

@@ -47,6 +47,13 @@ fn a_child_that_is_a_rank_beside_its_parent_reaches_its_memory() {
 }
 
 #[test]
+fn ranks_of_a_program_in_c_that_lack_threads_hear_so_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile(folder.path(), &here("tests/c/scarce.c")) else { return };
+    succeed(ranks_of(&program, &[], 1));
+}
+
+#[test]
 fn a_program_in_c_runs_under_the_launcher() {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = compile(folder.path(), &example("c/collectives.c")) else { return };
