@@ -5,8 +5,12 @@
 //! begins when all before it are done, on its streams and of its communicators, and everything in it goes on at
 //! once; so a thread can make the calls of several ranks, and messages need no order.
 //!
-//! What comes into being in a group does so before its calls, which cannot be about it. Only where a window is closed, that
-//! and all behind it that comes of the same communicator come after them: they may be about the window.
+//! What comes into being in a group does so before its calls, which cannot be about it. But where a window is closed, the
+//! communicator's calls before that may be about the window, and those behind it are behind it on ranks that make them
+//! without a group. So a group is carried out in *stages*, and closing a window begins the next one for its communicator: what
+//! was called before has its place in the stages before, and what comes behind in this one. It does so whether or
+//! not there were calls before, so that ranks of one communicator that a thread makes calls for, which close the same
+//! windows, do so in the same stage, and none waits in one for a rank whose part is in another.
 //!
 //! **No deadlock.** A unit gets all of its places [at once](crate::order), and whatever it waits for has got its own
 //! before.
@@ -52,11 +56,12 @@ pub(crate) fn end_in_thought() -> Result<(usize, usize)> {
             "a group that is only simulated neither makes nor ends communicators and windows",
         )
     };
-    if let Some(why) = open.failure.or_else(|| (!open.births.is_empty()).then(beyond)) {
-        return Err(call_off(open.births, why));
+    let has_births = open.stages.iter().any(|stage| !stage.births.is_empty());
+    if let Some(why) = open.failure.or_else(|| has_births.then(beyond)) {
+        return Err(call_off(open.stages, why));
     }
-    let bytes = open.entries.iter().map(|entry| entry.deed.bytes()).sum();
-    Ok((bytes, open.entries.len()))
+    let entries: Vec<Entry> = open.stages.into_iter().flat_map(|stage| stage.entries).collect();
+    Ok((entries.iter().map(|entry| entry.deed.bytes()).sum(), entries.len()))
 }
 
 /// Has a call carried out: when the group of calls ends, or now.
@@ -74,7 +79,7 @@ pub(crate) fn call(
             return Ok(Some(entry));
         }
         open.admit(entry.comm.settings.blocking)?;
-        open.entries.push(entry);
+        open.stage_of(&entry.comm).entries.push(entry);
         Ok(None)
     })?;
     match waits {
@@ -102,7 +107,7 @@ pub(crate) fn birth(birth: Birth) -> Result<()> {
             return Ok(Some(birth));
         }
         open.admit(birth.is_blocking())?;
-        open.births.push(birth);
+        open.push(birth);
         Ok(None)
     })?;
     waits.map_or(Ok(()), |birth| deliver(vec![birth]))
@@ -122,12 +127,20 @@ pub(crate) fn checked(body: impl FnOnce() -> Result<()>) -> Result<()> {
 /// A group of calls that has begun, or none.
 struct Open {
     depth: usize,
-    entries: Vec<Entry>,
-    births: Vec<Birth>,
+    stages: Vec<Stage>,
+    /// The communicators that close windows, each as often as it does.
+    closing: Vec<Arc<Communicator>>,
     /// The first call that made no sense.
     failure: Option<Failure>,
     /// Whether its communicators block, once there is one.
     blocking: Option<bool>,
+}
+
+/// What is carried out before the next stage begins: what comes into being or is closed, and then calls.
+#[derive(Default)]
+struct Stage {
+    births: Vec<Birth>,
+    entries: Vec<Entry>,
 }
 
 /// A call that waits.
@@ -139,7 +152,7 @@ struct Entry {
 
 impl Open {
     const NONE: Self =
-        Self { depth: 0, entries: Vec::new(), births: Vec::new(), failure: None, blocking: None };
+        Self { depth: 0, stages: Vec::new(), closing: Vec::new(), failure: None, blocking: None };
 
     /// # Errors
     /// When communicators that block are mixed with others.
@@ -152,37 +165,51 @@ impl Open {
         }
     }
 
+    fn push(&mut self, birth: Birth) {
+        let stage = match &birth.parent {
+            None => self.stage(0),
+            Some(parent) => {
+                if birth.is_end {
+                    self.closing.push(parent.clone());
+                }
+                self.stage_of(parent)
+            }
+        };
+        stage.births.push(birth);
+    }
+
+    /// Where a communicator is.
+    fn stage_of(&mut self, comm: &Arc<Communicator>) -> &mut Stage {
+        self.stage(self.closing.iter().filter(|it| Arc::ptr_eq(it, comm)).count())
+    }
+
+    fn stage(&mut self, number: usize) -> &mut Stage {
+        if self.stages.len() <= number {
+            self.stages.resize_with(number + 1, Stage::default);
+        }
+        &mut self.stages[number]
+    }
+
+    /// Whether or not something fails, all that follows is carried out: other ranks wait for it.
     fn issue(self) -> Result<()> {
         if let Some(why) = self.failure {
-            return Err(call_off(self.births, why));
+            return Err(call_off(self.stages, why));
         }
-        let (first, last) = part_at_ends(self.births);
-        let results = [deliver(first), issue(self.entries), deliver(last)];
+        let results = self
+            .stages
+            .into_iter()
+            .flat_map(|Stage { births, entries }| [deliver(births), issue(entries)]);
         // What goes on in the background is told last.
         let goes_on = |result: &Result<()>| *result == Err(Failure::in_progress());
-        let (apart, done): (Vec<_>, Vec<_>) = results.into_iter().partition(goes_on);
+        let (apart, done): (Vec<_>, Vec<_>) = results.partition(goes_on);
         done.into_iter().chain(apart).fold(Ok(()), Result::and)
     }
 }
 
-/// None of them comes into being, so that nobody waits for what nobody makes any more. Gives back why.
-fn call_off(births: Vec<Birth>, why: Failure) -> Failure {
-    births.into_iter().for_each(|birth| birth.call_off(&why));
+/// Nothing of them comes into being, so that nobody waits for what nobody makes any more. Gives back why.
+fn call_off(stages: Vec<Stage>, why: Failure) -> Failure {
+    stages.into_iter().flat_map(|stage| stage.births).for_each(|birth| birth.call_off(&why));
     why
-}
-
-/// What comes before a group's calls, and what comes after them: of each communicator what ends something, and all
-/// behind it.
-fn part_at_ends(births: Vec<Birth>) -> (Vec<Birth>, Vec<Birth>) {
-    let mut ended: Vec<Arc<Communicator>> = Vec::new();
-    births.into_iter().partition(|birth| {
-        let Some(parent) = &birth.parent else { return true };
-        let is_behind = ended.iter().any(|it| Arc::ptr_eq(it, parent));
-        if birth.is_end && !is_behind {
-            ended.push(parent.clone());
-        }
-        !birth.is_end && !is_behind
-    })
 }
 
 /// The group of calls, if it is the outermost that ends.

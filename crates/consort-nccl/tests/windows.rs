@@ -243,6 +243,81 @@ fn a_group_of_calls_closes_windows_when_all_was_put_into_them() {
 }
 
 #[test]
+fn windows_are_closed_where_that_is_called_among_the_calls_of_a_group() {
+    ranks(2, |ctx| {
+        let comm = meet(ctx);
+        let (queue, other) = (stream(), 1 - ctx.rank() as usize);
+        for stream in [NOW, queue] {
+            let memory = room(4096);
+            let windows = [(); 2].map(|()| open(comm, memory, 4096));
+            let data = lay(&[7.0], memory, 64);
+            let mut sums = [[0.0_f32]; 3];
+            // What is alone on one rank is in a group of calls on the other.
+            let in_group = |body: &mut dyn FnMut()| {
+                if ctx.rank() == 1 {
+                    return body();
+                }
+                ok(ncclGroupStart());
+                body();
+                ok(ncclGroupEnd());
+            };
+            in_group(&mut || {
+                ok(all_reduce(&[1.0], &mut sums[0], SUM, comm, stream));
+                ok(put(data, other, windows[0], 8, comm, stream));
+                ok(ncclCommWindowDeregister(comm, windows[0]));
+                ok(all_reduce(&[2.0], &mut sums[1], SUM, comm, stream));
+            });
+            in_group(&mut || {
+                ok(ncclCommWindowDeregister(comm, windows[1]));
+                ok(all_reduce(&[3.0], &mut sums[2], SUM, comm, stream));
+            });
+            ok(consortStreamSynchronize(stream));
+            assert_eq!(sums, [[2.0], [4.0], [6.0]]);
+            assert_eq!(numbers(memory, 3)[2], 7.0);
+            ok(ncclMemFree(at(memory)));
+        }
+        ok(consortStreamDestroy(queue));
+        ok(ncclCommDestroy(comm));
+    });
+}
+
+#[test]
+fn ranks_of_a_thread_close_a_window_together_though_only_one_has_put_something_into_it() {
+    let comms = all_here(2);
+    let memories = [room(4096), room(4096)];
+    let windows = open_both(&comms, memories);
+    let data = lay(&[7.0], memories[1], 64);
+    let mut sums = [[0.0_f32]; 2];
+    ok(ncclGroupStart());
+    for rank in 0..2 {
+        if rank == 1 {
+            ok(put(data, 0, windows[1], 8, comms[1], NOW));
+        }
+        ok(ncclCommWindowDeregister(comms[rank], windows[rank]));
+        ok(all_reduce(&[1.0], &mut sums[rank], SUM, comms[rank], NOW));
+    }
+    ok(ncclGroupEnd());
+    assert_eq!(sums, [[2.0]; 2]);
+    assert_eq!(numbers(memories[0], 3)[2], 7.0);
+    memories.into_iter().for_each(|memory| ok(ncclMemFree(at(memory))));
+    comms.into_iter().for_each(|comm| ok(ncclCommDestroy(comm)));
+}
+
+#[test]
+fn what_a_group_puts_into_a_window_that_it_has_closed_is_refused_where_it_is_called() {
+    let comms = all_here(1);
+    let memory = room(4096);
+    let windows = [(); 2].map(|()| open(comms[0], memory, 4096));
+    ok(ncclGroupStart());
+    ok(ncclCommWindowDeregister(comms[0], windows[0]));
+    ok(put(lay(&[7.0], memory, 64), 0, windows[0], 8, comms[0], NOW));
+    fails(ncclGroupEnd(), Status::INVALID_ARGUMENT, "the window was deregistered before this");
+    assert_eq!(numbers(memory, 3)[2], 0.0);
+    ok(ncclCommAbort(comms[0]));
+    ok(ncclMemFree(at(memory)));
+}
+
+#[test]
 fn a_group_of_calls_opens_windows_of_all_ranks_and_closes_others() {
     let comms = all_here(2);
     let memories = [room(4096), room(4096)];

@@ -86,7 +86,7 @@ impl Service {
     /// Has data and a signal sent, or a signal alone.
     ///
     /// # Errors
-    /// When the group has ended.
+    /// When the group has ended; or the window was closed since the program asked for this, and so was the peer's.
     pub(crate) fn put(
         &self,
         data: Option<(u64, usize, Region)>,
@@ -96,6 +96,11 @@ impl Service {
         let [index, context] = signal.words();
         let (window, offset, len) =
             data.map_or((0, 0, 0), |(window, offset, data)| (window, offset, data.len()));
+        if len > 0 && !lock(&self.shared.windows).all.contains_key(&window) {
+            return Err(Failure::argument(
+                "the window was deregistered before this was to be put into it",
+            ));
+        }
         let note = [window, offset as u64, len as u64, index, context];
         // The note and the data of one must not get between those of another.
         let mut sent = lock(&self.sent);
