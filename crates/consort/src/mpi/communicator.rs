@@ -86,9 +86,14 @@ impl Communicator {
         self.0.hold.mpi().table.receive(self.0.comm, Some(from), class, most, memory)
     }
 
+    /// Whether the program has ended MPI, so that every use of it is refused.
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.hold.mpi().table.is_over()
+    }
+
     /// Keeps it, though it is used no more, until nothing is sent to this process in it any more.
     pub(crate) fn part(&self, parting: Parting) {
-        parting::part(parting, self.0.hold.mpi().is_guest);
+        parting::part(parting, self.0.hold.mpi().table.is_guest);
     }
 
     /// Says that something was given up in it: it is never freed.

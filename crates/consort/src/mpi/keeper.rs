@@ -95,7 +95,7 @@ fn keep() {
         Ok(mpi) => mpi,
         Err(why) => return set(Stage::Failed(why)),
     };
-    if mpi.is_guest {
+    if mpi.table.is_guest {
         // Whoever has begun it ends it, perhaps at this moment.
         return set(Stage::Begun(mpi));
     }

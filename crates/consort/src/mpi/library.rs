@@ -20,8 +20,6 @@ pub(crate) struct Mpi {
     pub(super) world: Comm,
     /// What it was found by.
     path: PathBuf,
-    /// Whether somebody else has begun it here, and so ends it.
-    pub(super) is_guest: bool,
 }
 
 impl Mpi {
@@ -88,19 +86,20 @@ impl Mpi {
 
     /// Finds it and begins it. Waits for all processes of the job to do the same.
     pub(super) fn begin() -> Result<Self, String> {
-        let (table, path) = Self::load(SEARCH.here()).map_err(|unusable| unusable.to_string())?;
+        let (mut table, path) =
+            Self::load(SEARCH.here()).map_err(|unusable| unusable.to_string())?;
         let in_it = |error: MpiError| format!("{}: {error}", path.display());
         // One that has ended has begun, too, and ends a process that asks it anything else.
-        let is_guest = table.has_begun().map_err(in_it)?;
+        table.is_guest = table.has_begun().map_err(in_it)?;
         if table.has_ended().map_err(in_it)? {
             return Err(ENDED.to_owned());
         }
-        if !is_guest {
+        if !table.is_guest {
             table.begin().map_err(in_it)?;
         }
         table.check_threads().map_err(in_it)?;
         let world = table.world().map_err(in_it)?;
-        Ok(Self { table, world, path, is_guest })
+        Ok(Self { table, world, path })
     }
 }
 

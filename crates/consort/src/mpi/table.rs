@@ -31,6 +31,8 @@ use super::memory::Memory;
 #[derive(Debug)]
 pub(super) struct Table {
     functions: Functions,
+    /// Whether somebody else has begun MPI here, and so ends it.
+    pub(super) is_guest: bool,
     /// What communicators have errors returned by, once there is one.
     on_error: OnceLock<Handle>,
 }
@@ -105,7 +107,7 @@ impl Table {
             format!("is no MPI with the standard's binary interface (MPI 5): it has no {name}")
         };
         let functions = Functions::of(library).map_err(missing)?;
-        let table = Self { functions, on_error: OnceLock::new() };
+        let table = Self { functions, is_guest: false, on_error: OnceLock::new() };
         let (mut major, mut minor) = (0, 0);
         // SAFETY: both are numbers of this frame, which it writes.
         let code = unsafe { (table.functions.abi_version)(&mut major, &mut minor) };
@@ -152,6 +154,18 @@ impl Table {
         Ok(flag != 0)
     }
 
+    /// Whether the program, which has begun MPI itself, has ended it: MPI ends whoever calls it then.
+    #[inline]
+    pub(super) fn is_over(&self) -> bool {
+        self.is_guest && self.has_ended() != Ok(false)
+    }
+
+    /// Makes sure that MPI may be called by those who use it.
+    #[inline]
+    fn check_lives(&self) -> Result<(), MpiError> {
+        if self.is_over() { Err(MpiError::new("MPI_Finalize", OVER)) } else { Ok(()) }
+    }
+
     /// Begins MPI in this process, and has it return errors instead of ending the job.
     pub(super) fn begin(&self) -> Result<(), MpiError> {
         let mut level = 0;
@@ -195,6 +209,7 @@ impl Table {
     pub(super) fn among(&self, ranks: &[c_int], tag: c_int) -> Result<Comm, MpiError> {
         let Functions { comm_group, group_incl, group_free, comm_create_group, .. } =
             &self.functions;
+        self.check_lives()?;
         let (mut all, mut some, mut comm) = (GROUP_NULL, GROUP_NULL, COMM_NULL);
         // SAFETY: it writes a handle of this frame.
         let code = unsafe { comm_group(WORLD, &mut all) };
@@ -234,6 +249,7 @@ impl Table {
         mut memory: Memory,
         when_received: bool,
     ) -> Result<Pending, MpiError> {
+        self.check_lives()?;
         let mut request = REQUEST_NULL;
         let (data, count) = (memory.send.of(bytes).as_ptr().cast(), bytes as Count);
         let send = match when_received {
@@ -260,6 +276,7 @@ impl Table {
         most: usize,
         memory: &mut Memory,
     ) -> Result<Option<Pending>, MpiError> {
+        self.check_lives()?;
         let (mut flag, mut message) = (0, MESSAGE_NULL);
         let mut status = Status::default();
         let f = &self.functions;
@@ -364,6 +381,7 @@ impl Pending {
         if self.request == REQUEST_NULL {
             return self.failure.clone().map_or(Ok(true), Err);
         }
+        self.table.check_lives()?;
         let mut flag = 0;
         // SAFETY: the request is this one's, not done yet, and the flag is of this frame. No status is asked for.
         let code =
@@ -463,6 +481,8 @@ pub(super) fn take_leave(launcher: RawFd) -> io::Result<()> {
     send(launcher, b"cmd=finalize\n", SendFlags::NOSIGNAL).map(drop).map_err(io::Error::from)
 }
 
+/// What one is told who comes too late to use what there was.
+const OVER: &str = "the program has ended MPI: make calls, and drop groups, before that";
 /// What is said of a library that has another interface than the standard's.
 const OF_ITS_OWN: &str =
     "is an MPI with an interface of its own, not the standard's: name its libmpi_abi.so";

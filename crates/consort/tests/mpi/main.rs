@@ -8,6 +8,7 @@ mod child;
 mod endings;
 mod failures;
 mod groups;
+mod guests;
 mod losses;
 mod meeting;
 mod moments;

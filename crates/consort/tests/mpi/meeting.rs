@@ -1,11 +1,8 @@
 //! How ranks that MPI's launcher has started meet.
 
-use std::ffi::{c_int, c_void};
-use std::ptr;
 use std::time::{Duration, Instant};
 
 use consort::{Builder, Engine, Error, Transport};
-use consort_sys::dl::Library;
 use consort_testkit::{Mpi, Ranks, skip};
 
 use super::child::in_a_child;
@@ -168,69 +165,6 @@ fn a_forked_child_is_told_that_mpi_is_its_parents_and_the_group_goes_on() {
     for told in found.expect_all() {
         assert!(told.starts_with("MPI cannot be used: this process was forked from"), "{told}");
     }
-}
-
-#[test]
-fn a_program_that_begins_mpi_itself_has_groups_until_it_ends_it() {
-    let ranks = match ranks(2) {
-        Ok(ranks) => ranks,
-        Err(reason) => return skip(reason),
-    };
-    let told = ranks.start(|ctx| {
-        let library = library();
-        begin(&library);
-        let group = invited(ctx, Transport::Auto).init().unwrap();
-        assert_eq!(group.backend_name().unwrap(), "mpi");
-        works(&group);
-        drop(group);
-        end(&library);
-        invited(ctx, Transport::Auto).epoch(1).init().unwrap_err().to_string()
-    });
-    for told in told.expect_all() {
-        assert!(told.contains("the program has ended MPI"), "{told}");
-    }
-}
-
-#[test]
-fn a_program_that_has_ended_mpi_before_is_told_so() {
-    let ranks = match ranks(2) {
-        Ok(ranks) => ranks.env("CONSORT_BACKEND", "mpi"),
-        Err(reason) => return skip(reason),
-    };
-    let told = ranks.start(|_| {
-        let library = library();
-        begin(&library);
-        end(&library);
-        consort::init().unwrap_err().to_string()
-    });
-    for told in told.expect_all() {
-        assert!(told.contains("the program has ended MPI"), "{told}");
-    }
-}
-
-/// MPI's library, as a program of MPI has it.
-fn library() -> Library {
-    Library::open([std::env::var_os("CONSORT_MPI_LIBRARY").unwrap().into()]).unwrap()
-}
-
-/// Begins MPI, for several threads.
-fn begin(library: &Library) {
-    const THREAD_MULTIPLE: c_int = 4096;
-    type Begin = unsafe extern "C" fn(*mut c_int, *mut c_void, c_int, *mut c_int) -> c_int;
-    // SAFETY: the standard says so.
-    let begin: Begin = unsafe { library.function(c"MPI_Init_thread") }.unwrap();
-    let (none, nothing, mut level) = (ptr::null_mut(), ptr::null_mut(), 0);
-    // SAFETY: the standard allows to give no arguments; the level is a number of this frame.
-    assert_eq!(unsafe { begin(none, nothing, THREAD_MULTIPLE, &mut level) }, 0);
-}
-
-/// Ends it.
-fn end(library: &Library) {
-    // SAFETY: the standard says so.
-    let end: unsafe extern "C" fn() -> c_int =
-        unsafe { library.function(c"MPI_Finalize") }.unwrap();
-    // SAFETY: it has begun, and nobody uses it any more.
-    assert_eq!(unsafe { end() }, 0);
 }
 
 #[test]

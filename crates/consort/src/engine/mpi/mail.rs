@@ -96,6 +96,14 @@ impl Mailbag {
     /// Says goodbye to all, and waits a little until everything is out, for one who leaves. What is not then is left to
     /// MPI.
     pub(super) fn empty(&self) {
+        if self.communicator.is_over() {
+            let group = self.lookout.group();
+            // Whether what was sent is out is not to be had of it any more.
+            return tracing::warn!(
+                "group {group} is dropped after the program has ended MPI: drop groups before MPI_Finalize, so that \
+                 the others hear which messages were the last"
+            );
+        }
         let began = Instant::now();
         if !self.lookout.has_ended() {
             self.say_goodbye();
@@ -119,7 +127,8 @@ impl Mailbag {
 
     /// Has what comes later received for nobody, when the others can know that this rank has left.
     pub(super) fn leave(&self) {
-        if !self.lookout.has_ended() && self.is_empty() == Ok(true) {
+        let is_used = !self.lookout.has_ended() && !self.communicator.is_over();
+        if is_used && self.is_empty() == Ok(true) {
             self.communicator.part(self.part());
         }
     }

@@ -14,6 +14,7 @@ impl Table {
         task: Task,
         mut memory: Memory,
     ) -> Result<Pending, MpiError> {
+        self.check_lives()?;
         let (reads, writes) = task.needs(comm.me, comm.world);
         let send = memory.send.of(reads).as_ptr().cast();
         let receive = memory.receive.of(writes).as_mut_ptr().cast();
