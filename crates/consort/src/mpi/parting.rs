@@ -10,17 +10,17 @@ pub(crate) type Parting = Box<dyn FnMut() -> bool + Send>;
 
 /// Keeps a communicator until that is so. A guest in an MPI that the program ends waits a little for it: nobody looks
 /// after it later but who leaves another group.
-pub(crate) fn part(parting: Parting, is_guest: bool) {
-    let mut kept = lock();
-    kept.count += 1;
-    kept.idle.push(parting);
-    drop(kept);
-    let began = Instant::now();
+pub(crate) fn part(mut parting: Parting, is_guest: bool) {
+    lock().count += 1;
     look_after();
-    while is_guest && count() > 0 && began.elapsed() < PATIENCE {
+    let began = Instant::now();
+    while !parting() {
+        if !is_guest || began.elapsed() >= PATIENCE {
+            return lock().idle.push(parting);
+        }
         thread::sleep(NAP);
-        look_after();
     }
+    end(parting, drop);
 }
 
 /// Lets go of those for which nothing more comes.
@@ -49,13 +49,18 @@ pub(super) fn count() -> usize {
 
 /// Has each receive what has come, and ends those for which nothing more comes. They are not in the list meanwhile: MPI
 /// may take its time, or not come back, and nobody else waits for that.
-fn visit(end: fn(Parting)) {
+fn visit(how: fn(Parting)) {
     let mut all = mem::take(&mut lock().idle);
     for parting in all.extract_if(.., |parting| parting()) {
-        end(parting);
-        lock().count -= 1;
+        end(parting, how);
     }
     lock().idle.append(&mut all);
+}
+
+/// Ends one: it counts until that is done.
+fn end(parting: Parting, how: fn(Parting)) {
+    how(parting);
+    lock().count -= 1;
 }
 
 fn lock() -> MutexGuard<'static, Kept> {

@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
+use std::time::{Duration, Instant};
 
 use consort::Transport;
 use consort_sys::dl::Library;
@@ -77,6 +78,37 @@ fn a_group_that_is_used_or_dropped_after_the_program_has_ended_mpi_ends_nobody()
     }
 }
 
+#[test]
+fn whoever_leaves_a_group_waits_for_none_that_others_keep() {
+    let ranks = match ranks(2) {
+        Ok(ranks) => ranks,
+        Err(reason) => return skip(reason),
+    };
+    let waited = ranks.start(|ctx| {
+        let library = library();
+        begin(&library);
+        let world = invited(ctx, Transport::Auto).init().unwrap();
+        let mut kept = Some(world.among("kept", &[0, 1]).unwrap());
+        if ctx.rank() == 0 {
+            kept = None;
+        }
+        let mut waited = Duration::ZERO;
+        for at in 0..GROUPS {
+            let group = world.among(&at.to_string(), &[0, 1]).unwrap();
+            group.barrier().unwrap();
+            let began = Instant::now();
+            drop(group);
+            waited += began.elapsed();
+        }
+        drop((kept, world));
+        end(&library);
+        waited
+    });
+    for waited in waited.expect_all() {
+        assert!(waited < GROUPS * A_GROUPS_WAIT / 2, "{waited:?}");
+    }
+}
+
 /// MPI's library, as a program of MPI has it.
 fn library() -> Library {
     Library::open([std::env::var_os("CONSORT_MPI_LIBRARY").unwrap().into()]).unwrap()
@@ -101,3 +133,7 @@ fn end(library: &Library) {
     // SAFETY: it has begun, and nobody uses it any more.
     assert_eq!(unsafe { end() }, 0);
 }
+
+const GROUPS: u32 = 8;
+/// How long one waits for the others of a group of its own.
+const A_GROUPS_WAIT: Duration = Duration::from_secs(1);
