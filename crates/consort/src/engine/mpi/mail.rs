@@ -71,6 +71,8 @@ struct Traffic {
     sent: u64,
     /// and received from it.
     taken: u64,
+    /// How much of the message that it is sending is in packets to come.
+    rest: usize,
     /// What it has said last, or is saying.
     goodbye: Goodbye,
     /// How much was sent since it could last be known that it is received.
@@ -190,6 +192,22 @@ impl Traffic {
             }
         }
         Ok(())
+    }
+
+    /// Counts a packet that was received, in a group of this mark, but none of another group.
+    fn count(&mut self, packet: &[u8], mark: u64) {
+        if self.rest > 0 {
+            // It has no head.
+            self.rest = self.rest.saturating_sub(packet.len());
+        } else {
+            match read(packet, mark) {
+                Some(Head::Message(it)) => self.rest = it.bytes.saturating_sub(packet.len() - HEAD),
+                Some(Head::Stray) => return,
+                // It makes no sense, which is for those to say who want it.
+                None => {}
+            }
+        }
+        self.taken += 1;
     }
 
     /// Whether one more packet may go.
@@ -345,5 +363,24 @@ mod tests {
         let mut senseless = write(&envelope, 7);
         senseless[HEAD - 2] = 1;
         assert_eq!(read(&senseless, 7), None);
+    }
+
+    #[test]
+    fn packets_of_another_group_are_not_counted_and_those_that_follow_a_head_are() {
+        let first = |bytes, mark| {
+            let mut packet = write(&Envelope { bytes, tag: 4, kind: 0 }, mark).to_vec();
+            packet.resize(HEAD + bytes.min(FIRST), 9);
+            packet
+        };
+        let (large, small) = (FIRST + NEXT + 1, 3);
+        let mut it = Traffic::default();
+        // What nobody has received of a group that ended in the middle of a message.
+        for packet in [&first(large, 8), &vec![9; NEXT], &vec![9; 1], &first(small, 8)] {
+            it.count(packet, 7);
+        }
+        assert_eq!(it.taken, 0);
+        let own = [first(large, 7), vec![9; NEXT], vec![9; 1], first(small, 7), first(0, 7)];
+        own.iter().for_each(|packet| it.count(packet, 7));
+        assert_eq!((it.taken, it.rest), (5, 0));
     }
 }

@@ -54,7 +54,8 @@ impl MpiInflow {
         let coming = self.coming.take().expect("it is there");
         (self.len, self.used) = (coming.bytes(), 0);
         self.packet = coming.into_memory();
-        self.bag.lock()[self.from].taken += 1;
+        let packet = &self.packet.receive.bytes()[..self.len];
+        self.bag.lock()[self.from].count(packet, self.bag.communicator.mark());
         Ok(self.len > 0)
     }
 
@@ -103,10 +104,7 @@ impl Inflow for MpiInflow {
                     self.front = Some(envelope);
                     (self.used, self.taken) = (self.used + HEAD, 0);
                 }
-                Head::Stray => {
-                    self.bag.lock()[self.from].taken -= 1;
-                    self.used = self.len;
-                }
+                Head::Stray => self.used = self.len,
             }
         }
         Ok(self.front)
