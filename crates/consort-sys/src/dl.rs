@@ -14,12 +14,13 @@
 //! # Ok::<(), consort_sys::dl::NotLoaded>(())
 //! ```
 
+mod file;
+
 use std::ffi::CStr;
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+use self::file::{behind_script, refusal};
 
 /// A library that was loaded. It stays so for as long as the process lives: threads of its own may run in it.
 #[derive(Debug)]
@@ -29,25 +30,21 @@ pub struct Library {
 }
 
 impl Library {
-    /// The first of these that can be loaded. A name without a folder is looked for where the system looks.
+    /// The first of these that can be loaded. A name without a folder is looked for where the system looks; a script for
+    /// linkers, which some packages have in place of a link to their library, leads to the library.
     ///
     /// # Errors
     /// When none can; says of each why.
     pub fn open(candidates: impl IntoIterator<Item = PathBuf>) -> Result<Self, NotLoaded> {
         let mut tried = Vec::new();
         for path in candidates {
-            if let Some(reason) = refusal(&path) {
-                tried.push((path, reason));
-                continue;
-            }
-            // SAFETY: what a library does when it is loaded is up to whoever names it: the system's owner, or the
-            // user. It is not unloaded, so nothing of it is used after its end.
-            match unsafe { libloading::Library::new(&path) } {
-                Ok(handle) => return Ok(Self { handle: Box::leak(Box::new(handle)), path }),
-                Err(error) => {
-                    let reason = script(&path).unwrap_or_else(|| reason(&error));
-                    tried.push((path, reason));
-                }
+            let (path, loaded) = match (load(&path), behind_script(&path)) {
+                (Err(_), Some(library)) => (library.clone(), load(&library)),
+                (loaded, _) => (path, loaded),
+            };
+            match loaded {
+                Ok(handle) => return Ok(Self { handle, path }),
+                Err(reason) => tried.push((path, reason)),
             }
         }
         Err(NotLoaded { tried })
@@ -99,28 +96,12 @@ impl fmt::Display for NotLoaded {
 
 impl std::error::Error for NotLoaded {}
 
-/// Why the loader is not to open what is there. It would wait for ever for somebody to write into a pipe, and a device
-/// may do anything.
-fn refusal(path: &Path) -> Option<String> {
-    let metadata = path.metadata().ok().filter(|_| has_folder(path))?;
-    (!metadata.is_file()).then(|| "it is no regular file".to_owned())
-}
-
-/// What to name instead of a script for linkers, which some packages have in place of a link to their library.
-fn script(path: &Path) -> Option<String> {
-    let mut text = [0; 256];
-    let file = has_folder(path).then(|| File::open(path))?;
-    let read = file.and_then(|mut file| file.read(&mut text)).ok()?;
-    let text = str::from_utf8(&text[..read]).ok()?;
-    let (_, rest) = ["INPUT", "GROUP"].into_iter().find_map(|word| text.split_once(word))?;
-    let rest = rest.trim_start().strip_prefix('(')?;
-    let library = rest.split([' ', ',', ')']).find(|word| !word.is_empty())?;
-    Some(format!("it is a script for linkers: name {library}, which it leads to"))
-}
-
-/// Whether a name says where the file is: one without a folder is not looked for in this process's own.
-fn has_folder(path: &Path) -> bool {
-    path.as_os_str().as_bytes().contains(&b'/')
+fn load(path: &Path) -> Result<&'static libloading::Library, String> {
+    refusal(path).map_or(Ok(()), Err)?;
+    // SAFETY: what a library does when it is loaded is up to whoever names it: the system's owner, or the user. It is
+    // not unloaded, so nothing of it is used after its end.
+    let loaded = unsafe { libloading::Library::new(path) };
+    loaded.map(|handle| &*Box::leak(Box::new(handle))).map_err(|error| reason(&error))
 }
 
 /// The loader's own words, without the name that it repeats.
@@ -157,34 +138,9 @@ mod tests {
     }
 
     #[test]
-    fn a_script_for_linkers_says_what_to_name() {
-        let folder = tempfile::tempdir().unwrap();
-        for script in
-            ["INPUT(libreal.so.1)\n", "/* a script */\nGROUP ( libreal.so.1 AS_NEEDED(x) )"]
-        {
-            let path = folder.path().join("libreal.so");
-            std::fs::write(&path, script).unwrap();
-            let error = Library::open([path]).unwrap_err();
-            let expected = "it is a script for linkers: name libreal.so.1, which it leads to";
-            assert_eq!(error.tried[0].1, expected);
-        }
-    }
-
-    #[test]
     fn a_reason_that_several_have_is_said_once() {
         let tried = [("/a", "gone"), ("/b", "gone"), ("/c", "odd"), ("/d", "gone")];
         let tried = tried.map(|(path, reason)| (path.into(), reason.to_owned())).into();
         assert_eq!(NotLoaded { tried }.to_string(), "/a, /b: gone; /c: odd; /d: gone");
-    }
-
-    #[test]
-    fn what_is_no_file_is_not_opened() {
-        let folder = tempfile::tempdir().unwrap();
-        let pipe = folder.path().join("pipe.so");
-        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
-        for path in [&pipe, folder.path(), Path::new("/dev/null")] {
-            let error = Library::open([path.to_owned()]).unwrap_err();
-            assert_eq!(error.to_string(), format!("{}: it is no regular file", path.display()));
-        }
     }
 }
