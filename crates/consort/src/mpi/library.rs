@@ -76,7 +76,12 @@ impl Mpi {
     fn load(Places { candidates, empty, is_named }: Places) -> Result<(Table, PathBuf), Unusable> {
         let library = Library::open(candidates).map_err(|error| {
             let error = Places::exhausted(empty, error.tried);
-            Unusable::not_loaded(NOT_LOADED, &error, if is_named { CORRECT } else { INSTALL })
+            let advice = match (is_named, is_started_by_open_mpi()) {
+                (true, _) => CORRECT,
+                (false, true) => ANOTHER_WAY,
+                (false, false) => INSTALL,
+            };
+            Unusable::not_loaded(NOT_LOADED, &error, advice)
         })?;
         let path = library.path().to_owned();
         let unusable = |what| Unusable::because(format!("{} {what}", path.display()));
@@ -95,12 +100,26 @@ impl Mpi {
             return Err(ENDED.to_owned());
         }
         if !table.is_guest {
+            if is_started_by_open_mpi() && !speaks_pmix(&table.about_itself().map_err(in_it)?) {
+                return Err(format!("{}: {STRANGER}; {ANOTHER_WAY}", path.display()));
+            }
             table.begin().map_err(in_it)?;
         }
         table.check_threads().map_err(in_it)?;
         let world = table.world().map_err(in_it)?;
         Ok(Self { table, world, path })
     }
+}
+
+/// Whether Open MPI's launcher has started this process.
+fn is_started_by_open_mpi() -> bool {
+    std::env::var_os("OMPI_COMM_WORLD_SIZE").is_some()
+}
+
+/// Whether an MPI that says this of itself may know that launcher, which speaks PMIx. MPICH ends the process if it does not
+/// know its launcher, and says how it was configured.
+fn speaks_pmix(about: &str) -> bool {
+    !about.starts_with("MPICH") || about.contains("pmix")
 }
 
 /// Where it is looked for: in clusters beside the launcher, on a laptop where PyPI's packages put it.
@@ -123,6 +142,12 @@ const NOT_LOADED: &str = "no library with MPI's standard interface can be loaded
 const INSTALL: &str = "install one (pip install mpich), or name it in CONSORT_MPI_LIBRARY";
 /// What to do where the one that is named is none.
 const CORRECT: &str = "correct CONSORT_MPI_LIBRARY, or unset it to have consort look by itself";
+/// What is wrong with an MPI under the launcher of another.
+const STRANGER: &str =
+    "Open MPI's mpiexec has started this process, and this library does not know that launcher";
+/// What to do where Open MPI's launcher is, and none of its libraries has the interface.
+const ANOTHER_WAY: &str = "use the mpiexec of an MPI that has libmpi_abi.so (MPICH 5), or `consort run`, or set \
+                           CONSORT_BACKEND=host and say in CONSORT_RDZV where to meet";
 /// What one is told who comes too late.
 const ENDED: &str = "the program has ended MPI, which begins once in a process: make groups before MPI_Finalize, or \
                      choose CONSORT_BACKEND=host after it";
@@ -143,6 +168,14 @@ mod tests {
         let expected = "libm.so.6 is no MPI with the standard's binary interface (MPI 5): it has no \
                         MPI_Abi_get_version";
         assert_eq!(told("libm.so.6", true), expected);
+    }
+
+    #[test]
+    fn an_mpich_knows_open_mpis_launcher_only_if_it_was_configured_to() {
+        let mpich = "MPICH Version:      5.0.2\nMPICH configure:    --with-device=ch4:ofi";
+        assert!(!speaks_pmix(mpich));
+        assert!(speaks_pmix(&format!("{mpich} --with-pmix=/usr")));
+        assert!(speaks_pmix("Open MPI v6.0.0"));
     }
 
     #[test]

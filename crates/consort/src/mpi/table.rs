@@ -125,15 +125,20 @@ impl Table {
 
     /// Which MPI this is, in its own words: the first line of them, without what pads it.
     pub(super) fn library_version(&self) -> Result<String, MpiError> {
+        let text = self.about_itself()?;
+        let first = text.lines().map(unpadded).find(|line| !line.is_empty());
+        Ok(first.unwrap_or_else(|| "it does not say which".to_owned()))
+    }
+
+    /// All that it says of itself. It may be asked before MPI has begun.
+    pub(super) fn about_itself(&self) -> Result<String, MpiError> {
         let mut text = vec![0_u8; MAX_LIBRARY_VERSION_STRING];
         let mut len = 0;
         // SAFETY: there is as much room as the standard says, and it may be called at any time.
         let code = unsafe { (self.functions.library_version)(text.as_mut_ptr().cast(), &mut len) };
         self.check("MPI_Get_library_version", code)?;
         text.truncate(usize::try_from(len).unwrap_or(0));
-        let text = String::from_utf8_lossy(&text);
-        let first = text.lines().map(unpadded).find(|line| !line.is_empty());
-        Ok(first.unwrap_or_else(|| "it does not say which".to_owned()))
+        Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
     /// Whether MPI has begun in this process, whoever has begun it.

@@ -68,7 +68,8 @@ fn an_mpi_with_an_interface_of_its_own_is_told_from_the_standards() {
         Ok(mpi) => mpi,
         Err(reason) => return skip(reason),
     };
-    let own = mpi.library().with_file_name("libmpi.so.12");
+    // A script for linkers, which leads to the library.
+    let own = mpi.library().with_file_name("libmpi.so");
     let errors = Ranks::new(1)
         .env("CONSORT_MPI_LIBRARY", own)
         .start(|_| consort::engines::mpi().unwrap_err().to_string());
@@ -77,6 +78,18 @@ fn an_mpi_with_an_interface_of_its_own_is_told_from_the_standards() {
                         libmpi_abi.so";
         assert!(error.ends_with(expected), "{error}");
     }
+}
+
+#[test]
+fn the_name_without_a_number_leads_to_the_library() {
+    let mpi = match Mpi::find() {
+        Ok(mpi) => mpi,
+        Err(reason) => return skip(reason),
+    };
+    let found = Ranks::new(1)
+        .env("CONSORT_MPI_LIBRARY", mpi.library().with_file_name("libmpi_abi.so"))
+        .start(|_| consort::engines::mpi().unwrap().path);
+    assert_eq!(found.expect_all(), [mpi.library()]);
 }
 
 #[test]
@@ -204,6 +217,21 @@ fn a_program_that_another_launcher_starts_is_told_to_use_mpis() {
     for (rank, error) in errors.expect_all().into_iter().enumerate() {
         let told = format!("this process is rank {rank} of 2, but ");
         assert!(error.contains(&told) && error.contains("use mpiexec or srun"), "{error}");
+    }
+}
+
+#[test]
+fn a_program_that_open_mpis_launcher_starts_is_told_that_mpich_does_not_know_it() {
+    let mpi = match Mpi::find() {
+        Ok(mpi) => mpi,
+        Err(reason) => return skip(reason),
+    };
+    let ranks = Ranks::new(2).env("CONSORT_MPI_LIBRARY", mpi.library());
+    let ranks = ranks.env("OMPI_COMM_WORLD_SIZE", "2");
+    let errors = ranks.start(|ctx| invited(ctx, Transport::Auto).init().unwrap_err().to_string());
+    for error in errors.expect_all() {
+        assert!(error.contains("this library does not know that launcher"), "{error}");
+        assert!(error.contains("use the mpiexec of an MPI that has libmpi_abi.so"), "{error}");
     }
 }
 
