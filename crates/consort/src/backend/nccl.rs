@@ -43,6 +43,7 @@ use self::issue::is_listed;
 pub(crate) use self::joining::check_equipment;
 use self::order::{Order, Place, Ticket};
 pub(crate) use self::side::{Bell, Missed, Part, Side};
+use self::watch::AT_WORK;
 use self::worker::Worker;
 use super::{Backend, Capabilities, Terms, host};
 use crate::call::{Call, Description, Operation, Within};
@@ -354,7 +355,7 @@ impl Display for OnDevices<'_> {
 /// Why not to wait for NCCL any longer, if there is a reason.
 fn why_give_up(lookout: &Lookout, until: &Limit) -> Option<String> {
     lookout.listen();
-    let found = lookout.error().or_else(|| lookout.look_round());
+    let found = lookout.error().or_else(|| lookout.look_round(|| Waiting::beside(AT_WORK)));
     found
         .map(|error| error.to_string())
         .or_else(|| until.has_passed().then(|| "the time is up".to_owned()))

@@ -242,15 +242,14 @@ impl Lookout {
 
     /// Looks whether all ranks are there, for one who waits for none of them; but not if that was looked
     /// at a moment ago. If one is dead the group ends, as it would when somebody waits for it.
-    pub(crate) fn look_round(&self) -> Option<Error> {
+    pub(crate) fn look_round(&self, waiting: impl FnOnce() -> Waiting) -> Option<Error> {
         if !self.fate.is_to_look_round() {
             return None;
         }
         let others = (0..self.world()).filter(|&rank| rank != self.me());
         let dead = others.into_iter().find(|&rank| self.is_gone(rank))?;
         let rank = self.first_before(self.number(dead)) as u32;
-        let waiting = Waiting { call: WATCH.to_owned(), number: 0, waited: Duration::ZERO };
-        Some(self.fate.decide(Cause::Dead { rank, waiting }))
+        Some(self.fate.decide(Cause::Dead { rank, waiting: waiting() }))
     }
 
     /// For whom is waited in the end by those who wait for a rank of the group, which may itself be
@@ -375,7 +374,5 @@ impl Lookout {
     }
 }
 
-/// What somebody is in who asks how its group is.
-const WATCH: &str = "Group::error";
 /// Between the end of a process's memory and its own.
 const LAST_BREATH: Duration = Duration::from_millis(500);

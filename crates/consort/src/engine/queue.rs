@@ -157,7 +157,7 @@ impl Queue {
     /// Why the group has failed, if it has.
     pub(crate) fn error(&self) -> Option<Error> {
         self.lookout.listen();
-        self.lookout.error().or_else(|| self.lookout.look_round())
+        self.lookout.error().or_else(|| self.lookout.look_round(|| Waiting::beside(WATCH)))
     }
 
     /// Leaves the group: at once, or when what is queued is done. Nobody makes calls any more. What it
@@ -322,5 +322,7 @@ pub(crate) fn waits_for_itself(operation: &str) -> Error {
     ))
 }
 
+/// What somebody is in who asks how its group is.
+const WATCH: &str = "Group::error";
 /// Whoever has the road and looks at the clock is the first to find that somebody in line is late.
 const GRACE: Duration = Duration::from_secs(1);

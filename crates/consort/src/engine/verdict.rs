@@ -53,6 +53,13 @@ pub(crate) struct Waiting {
     pub(crate) waited: Duration,
 }
 
+impl Waiting {
+    /// One who only looks round, in something that is none of the group's calls.
+    pub(crate) fn beside(call: &str) -> Self {
+        Self { call: call.to_owned(), number: 0, waited: Duration::ZERO }
+    }
+}
+
 /// Ranks, in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ranks(Vec<u32>);

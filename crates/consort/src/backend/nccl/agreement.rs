@@ -37,7 +37,8 @@ impl Inner {
     #[cold]
     pub(super) fn lose(&self, waiting: Waiting, error: &Error) -> Error {
         self.lookout.listen();
-        if let Some(known) = self.lookout.error().or_else(|| self.lookout.look_round()) {
+        let look_round = || self.lookout.look_round(|| waiting.clone());
+        if let Some(known) = self.lookout.error().or_else(look_round) {
             self.end();
             return known;
         }

@@ -16,7 +16,7 @@ use crate::engine::{Cause, Lookout, Waiting};
 use crate::engines;
 use crate::error::{Error, Result};
 use crate::group::Group;
-use crate::nccl::{self, Bootstrap, Comm, Config, Library, UniqueId, watched};
+use crate::nccl::{self, Bootstrap, Code, Comm, Config, Library, UniqueId, watched};
 
 impl Nccl {
     /// For the calls of a group on these devices, of which this rank has one. All ranks call it.
@@ -105,7 +105,7 @@ struct Equipment {
 
 impl Equipment {
     fn of_this_rank(number: u16) -> Result<Self, String> {
-        let library = Library::find().map_err(|error| error.to_string())?;
+        let library = Library::find_whole().map_err(|error| error.to_string())?;
         let device = Driver::load().and_then(|driver| driver.device(number));
         let device = device.map_err(|error| error.to_string())?;
         let stream = device.stream().map_err(|error| error.to_string())?;
@@ -158,7 +158,7 @@ fn await_word(control: &Group) {
 pub(super) enum Lack {
     /// It cannot.
     Own(String),
-    /// NCCL has not come back in time, which may be any rank's fault.
+    /// NCCL has not come back in time, or says that another rank is at fault: whose fault it is nobody knows yet.
     Time(String),
 }
 
@@ -170,12 +170,13 @@ impl Lack {
     /// What NCCL says of something that was to be done until then.
     pub(super) fn in_time(error: &Failed, until: Deadline) -> Self {
         use nccl::Error::{Deadline, GivenUp};
-        match error {
-            Failed::Nccl(GivenUp { .. } | Deadline { .. }) if until.has_passed() => {
-                Self::Time(error.to_string())
-            }
-            _ => Self::of(error),
-        }
+        let Failed::Nccl(of_nccl) = error else { return Self::of(error) };
+        let is_late = match of_nccl {
+            GivenUp { .. } | Deadline { .. } => until.has_passed(),
+            // Its own time is up, or it is another rank's error that it tells of.
+            _ => matches!(of_nccl.code(), Some(Code::TIMEOUT | Code::REMOTE_ERROR)),
+        };
+        if is_late { Self::Time(error.to_string()) } else { Self::of(error) }
     }
 }
 

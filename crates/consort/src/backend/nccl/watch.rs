@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{Inner, Wait};
 use crate::device::Event;
-use crate::engine::{Cause, Stakes, Stuck};
+use crate::engine::{Cause, Stakes, Stuck, Waiting};
 use crate::error::{Error, Result};
 use crate::nccl::{Code, Comm};
 
@@ -149,7 +149,10 @@ impl Inner {
         let began = Instant::now();
         loop {
             self.lookout.listen();
-            let found = self.lookout.error().or_else(|| self.lookout.look_round());
+            let found = self
+                .lookout
+                .error()
+                .or_else(|| self.lookout.look_round(|| Waiting::beside(AT_WORK)));
             if found.is_some() || began.elapsed() > LAST_BREATH {
                 return found;
             }
@@ -185,6 +188,8 @@ pub(super) fn happens_within(event: &Event, limit: Duration) -> bool {
     true
 }
 
+/// What somebody is in to whom NCCL or the device has said that something has failed.
+pub(super) const AT_WORK: &str = "a call on devices";
 /// How often somebody who waits looks whether to wait on.
 pub(super) const LOOK_ROUND: Duration = Duration::from_millis(10);
 /// How long it may take until a death is known.
