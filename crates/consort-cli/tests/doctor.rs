@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Command, Output};
 
+use consort::device::Driver;
 use consort_store::{Secret, Server};
 use consort_testkit::{Mpi, skip};
 use rustix::fs::{Mode, OFlags, open};
@@ -146,17 +147,44 @@ fn an_nccl_without_a_driver_is_told_that_the_driver_is_missing() {
         return skip("libconsort_nccl.so was not built: `cargo build -p consort-nccl`");
     }
     let mut command = doctor(&["--json"]);
-    command.env("CONSORT_NCCL_LIBRARY", &library).env("CONSORT_CUDA_LIBRARY", "/nowhere");
-    let output = command.env("CONSORT_BACKEND", "nccl").output().unwrap();
+    command.env("CONSORT_NCCL_LIBRARY", &library).env("CONSORT_BACKEND", "nccl");
+    let mut told = |driver: &str| {
+        let output = command.env("CONSORT_CUDA_LIBRARY", driver).output().unwrap();
+        let line = find(&output, "engines", 1);
+        assert_eq!(
+            (&line["verdict"], output.status.code()),
+            (&Value::from("bad"), Some(1)),
+            "{line}"
+        );
+        [&line["what"], &line["todo"]].map(|it| it.as_str().unwrap().to_owned())
+    };
+    let [what, todo] = told("/nowhere");
+    assert!(what.contains("the CUDA driver that is named cannot be loaded"), "{what}");
+    assert!(what.contains("/nowhere"), "{what}");
+    assert!(todo.contains("correct CONSORT_CUDA_LIBRARY, or unset it"), "{todo}");
+    // A host that has a driver has devices, too.
+    if Driver::open(Path::new("libcuda.so.1")).is_err() {
+        let [what, todo] = told("");
+        assert!(what.contains("but there is no CUDA driver"), "{what}");
+        assert!(todo.contains("name the same library in CONSORT_CUDA_LIBRARY, too"), "{todo}");
+    }
+}
+
+#[test]
+fn an_nccl_that_lacks_what_every_group_needs_is_bad() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, library) = (folder.path().join("part.c"), folder.path().join("libpart.so"));
+    std::fs::write(&source, "int ncclGetVersion(int *it) { *it = 23007; return 0; }").unwrap();
+    let built =
+        Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&library, &source]).status();
+    match built {
+        Ok(status) => assert!(status.success(), "{status}"),
+        Err(_) => return skip("there is no C compiler"),
+    }
+    let output = doctor(&["--json"]).env("CONSORT_NCCL_LIBRARY", &library).output().unwrap();
     let line = find(&output, "engines", 1);
     assert_eq!((&line["verdict"], output.status.code()), (&Value::from("bad"), Some(1)), "{line}");
-    let what = line["what"].as_str().unwrap();
-    assert!(what.contains("but there is no CUDA driver") && what.contains("/nowhere"), "{line}");
-    let todo = line["todo"].as_str().unwrap();
-    assert!(
-        todo.ends_with("install NVIDIA's driver, or name it in CONSORT_CUDA_LIBRARY"),
-        "{line}"
-    );
+    assert!(line["what"].as_str().unwrap().contains("it has no ncclGetUniqueId"), "{line}");
 }
 
 #[test]

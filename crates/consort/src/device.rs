@@ -43,6 +43,7 @@ use consort_sys::dl::Library;
 use consort_sys::origin::Origin;
 
 pub(crate) use self::block::Block;
+pub(crate) use self::error::CORRECT;
 pub use self::error::{Code, DeviceError};
 pub use self::memory::Memory;
 pub use self::region::Region;
@@ -73,7 +74,10 @@ impl Driver {
     /// When there is none, or it does not work.
     pub fn load() -> Result<&'static Self, DeviceError> {
         match std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
-            Some(path) => Self::open(Path::new(&path)),
+            Some(path) => Self::open(Path::new(&path)).map_err(|error| match error {
+                DeviceError::NoDriver(why) => DeviceError::NamedNoDriver(why),
+                other => other,
+            }),
             None => Self::open(Path::new(SYSTEMS)),
         }
     }

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 use consort_sys::dl::NotLoaded;
 
-use crate::device::{DeviceError, Driver};
+use crate::device::{CORRECT, DeviceError, Driver};
 use crate::mpi::Mpi;
 use crate::nccl::{self, Library};
 
@@ -108,6 +108,9 @@ impl From<DeviceError> for Unusable {
             DeviceError::NoDriver(error) => {
                 Self::not_loaded("there is no CUDA driver", error, DRIVER)
             }
+            DeviceError::NamedNoDriver(error) => {
+                Self::not_loaded("the CUDA driver that is named cannot be loaded", error, CORRECT)
+            }
             _ => Self::because(error.to_string()),
         }
     }
@@ -127,7 +130,7 @@ pub fn mpi() -> Result<Found, Unusable> {
 /// # Errors
 /// Why it cannot be used: there is none, or there is no device for it.
 pub fn nccl() -> Result<Found, Unusable> {
-    let library = Library::find()?;
+    let library = Library::find_whole()?;
     let (path, version) = (library.path().to_owned(), library.version());
     let version = match library.identity() {
         // What follows its name and its version says again which NCCL's functions these are.
@@ -141,7 +144,11 @@ pub fn nccl() -> Result<Found, Unusable> {
         Ok(devices) => Ok(Found { path, version, devices }),
         Err(unusable) => {
             let why = format!("NCCL {version} is at {}, but {}", path.display(), unusable.why);
-            Err(Unusable { why, ..unusable })
+            let advice = match (library.identity(), unusable.advice) {
+                (Some(_), Some(DRIVER)) => Some(SAME),
+                (_, advice) => advice,
+            };
+            Err(Unusable { why, advice, ..unusable })
         }
     }
 }
@@ -160,3 +167,6 @@ fn devices() -> Result<Vec<String>, Unusable> {
 
 /// What to do where there is no driver.
 const DRIVER: &str = "install NVIDIA's driver, or name it in CONSORT_CUDA_LIBRARY";
+/// What to do where there is none, and the library that stands in for NCCL stands in for the driver, too.
+const SAME: &str =
+    "name the same library in CONSORT_CUDA_LIBRARY, too: it has the driver's functions";

@@ -39,7 +39,7 @@ int ncclCommGetAsyncError(void *comm, int *error) {
 #define ALL(WITH)                                                                                      \
     WITH(ncclGetUniqueId) WITH(ncclGetErrorString) WITH(ncclGetLastError) INIT(WITH)                   \
     WITH(ncclCommInitRank) WITH(ncclCommFinalize) WITH(ncclCommDestroy) ABORT(WITH) STATE(WITH)        \
-    WITH(ncclCommCount) WITH(ncclCommUserRank) WITH(ncclCommCuDevice)                                  \
+    WITH(ncclCommInitAll) WITH(ncclCommCount) WITH(ncclCommUserRank) WITH(ncclCommCuDevice)            \
     WITH(ncclCommSplit) WITH(ncclAllReduce) WITH(ncclBroadcast) WITH(ncclReduce) WITH(ncclAllGather)   \
     WITH(ncclReduceScatter) WITH(ncclSend) WITH(ncclRecv) WITH(ncclGroupStart) WITH(ncclGroupEnd)
 

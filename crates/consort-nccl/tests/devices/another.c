@@ -68,6 +68,7 @@ int ncclCommGetAsyncError(void *comm, int *error) {
 
 #define DEEDS(WITH)                                                                                \
     IDS(WITH) PLACES(WITH) ABORT(WITH) WITH(ncclCommInitRank) WITH(ncclCommInitRankConfig)         \
+    WITH(ncclCommInitAll)                                                                          \
     WITH(ncclCommFinalize) WITH(ncclCommDestroy) WITH(ncclCommRevoke) WITH(ncclCommCount)          \
     WITH(ncclCommUserRank) WITH(ncclCommCuDevice) WITH(ncclMemAlloc) WITH(ncclMemFree)             \
     WITH(ncclCommRegister) WITH(ncclCommDeregister) WITH(ncclCommWindowRegister)                   \

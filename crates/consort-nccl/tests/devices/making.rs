@@ -68,7 +68,7 @@ fn one_rank_without_nccl_is_named_to_all_at_the_beginning() {
 #[test]
 fn one_rank_without_a_driver_is_named_to_all_at_the_beginning() {
     with_devices(3)
-        .start(|ctx| rank_1_lacks(ctx, "CONSORT_CUDA_LIBRARY", "no CUDA driver: /nowhere"))
+        .start(|ctx| rank_1_lacks(ctx, "CONSORT_CUDA_LIBRARY", "cannot be loaded: /nowhere"))
         .expect_all();
 }
 

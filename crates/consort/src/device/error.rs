@@ -24,6 +24,9 @@ pub enum DeviceError {
         "there is no CUDA driver here ({0}): install NVIDIA's, or name one in CONSORT_CUDA_LIBRARY"
     )]
     NoDriver(NotLoaded),
+    /// What `CONSORT_CUDA_LIBRARY` names cannot be loaded.
+    #[error("the CUDA driver that is named cannot be loaded ({0}): {advice}", advice = CORRECT)]
+    NamedNoDriver(NotLoaded),
     /// It is too old, or something else.
     #[error("{library} has no function {function}: it is too old, or not a CUDA driver")]
     NoFunction {
@@ -70,6 +73,10 @@ pub enum DeviceError {
         own: Space,
     },
 }
+
+/// What to do where the driver that is named is none.
+pub(crate) const CORRECT: &str =
+    "correct CONSORT_CUDA_LIBRARY, or unset it to have consort take the system's";
 
 impl fmt::Debug for DeviceError {
     /// As it is shown: `main` prints the `Debug` form of the error it returns.

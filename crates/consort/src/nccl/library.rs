@@ -54,6 +54,20 @@ impl Library {
         Ok(*FOUND.get_or_init(|| library))
     }
 
+    /// The same, if it has what every version has: so much is needed by a group.
+    ///
+    /// # Errors
+    /// When there is none, or it lacks something of that.
+    pub(crate) fn find_whole() -> Result<Self> {
+        let library = Self::find()?;
+        let mut all = library.functions();
+        let lacking = all.find(|(_, since, is_there)| *since == OLDEST && !is_there);
+        lacking.map_or(Ok(library), |(function, ..)| {
+            let (path, reason) = (library.path().to_owned(), format!("it has no {function}"));
+            Err(Error::NotNccl { path, reason })
+        })
+    }
+
     /// This file.
     ///
     /// # Errors
@@ -216,6 +230,8 @@ impl<T> Told for (Code, T) {
     }
 }
 
+/// The oldest version that this crate knows.
+const OLDEST: Version = Version::new(2, 3, 0);
 /// What was looked for.
 static FOUND: OnceLock<Library> = OnceLock::new();
 /// By what they were found by.
