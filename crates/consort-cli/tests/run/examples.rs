@@ -53,6 +53,36 @@ fn the_program_with_symmetric_memory_finds_what_others_put_there() {
 }
 
 #[test]
+fn the_program_with_numbers_on_devices_says_which_nccl_adds_them_up() {
+    let library = env::current_exe().unwrap().with_file_name("libconsort_nccl.so");
+    if !library.exists() {
+        return skip("libconsort_nccl.so was not built: `cargo build -p consort-nccl`");
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_consort"));
+    command.env("CONSORT_NCCL_LIBRARY", &library).env("CONSORT_CUDA_LIBRARY", &library);
+    command.args(["run", "--backend", "nccl", "-n", "3", "--", &example("consort", "devices")]);
+    let run = Launch::command(command).finish_cleanly();
+    assert_eq!(run.code, 0, "{run:?}");
+    for rank in 0..3 {
+        let right = format!("[{rank}] rank {rank} of 3: sums are right, on device {rank}, ");
+        let line = run.stdout.lines().find(|line| line.starts_with(&right));
+        assert!(line.is_some_and(|line| line.contains("by NCCL 2.")), "{run:?}");
+        assert!(line.unwrap().contains(" of consort-nccl "), "{run:?}");
+    }
+}
+
+#[test]
+fn the_program_with_numbers_on_devices_says_what_there_has_to_be() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_consort"));
+    command.env("CONSORT_CUDA_LIBRARY", "/nowhere/libcuda.so.1");
+    command.args(["run", "-n", "2", "--", &example("consort", "devices")]);
+    let run = Launch::command(command).finish_cleanly();
+    assert_eq!(run.code, 1, "{run:?}");
+    let said = "Error: there is no CUDA driver here (/nowhere/libcuda.so.1: cannot open";
+    assert!(run.stderr.contains(said), "{run:?}");
+}
+
+#[test]
 fn a_transformer_in_parts_learns_what_a_whole_one_learns() {
     for ranks in [1, 2, 4] {
         let run = run("consort-train", "tensor_parallel", ranks);
