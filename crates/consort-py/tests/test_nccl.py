@@ -88,6 +88,15 @@ def test_both_versions_are_told(library: str) -> None:
     assert told.startswith("(2, 30, 7) (2, 30, 7) consort-nccl ")
 
 
+def test_the_program_in_the_documentation_runs_without_a_gpu(library: str) -> None:
+    pytest.importorskip("torch")
+    text = (ROOT / "docs/gpu.md").read_text().split("## In Python\n")[1]
+    program = text.split('python -c "\n')[1].split('"\n```')[0]
+    (told,) = lines(python("-c", program, CONSORT_NCCL_LIBRARY=library))
+    both = "tensor([3., 3., 3.]) tensor([3., 3., 3.]) by NCCL 2 30 7 consort-nccl "
+    assert told.startswith(both)
+
+
 def test_the_real_one_is_loaded_and_fails_with_advice(real: str) -> None:
     if Path("/dev/nvidiactl").exists():
         pytest.skip("there is a device")
@@ -111,7 +120,10 @@ except consort.Mistake as error:
     assert (who, ids, available) == ("None True", "128 True", "False")
     assert failed.startswith("NCCL Error 1: ncclCommInitRank: rank 0 of 1: unhandled cuda error")
     assert "is there a GPU" in failed
-    assert "have to be cuda dense tensors, and inputs[0] is on cpu" in refused
+    assert (
+        "have to be cuda dense tensors, and inputs[0] is on cpu; for tensors on the CPU" in refused
+    )
+    assert refused.endswith("set CONSORT_NCCL_LIBRARY to libconsort_nccl.so")
 
 
 def test_what_is_wrong_with_devices_is_told_without_one(real: str) -> None:

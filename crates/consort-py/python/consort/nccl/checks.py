@@ -108,6 +108,8 @@ def dense(name: str, given: Sequence[Tensor], home: str) -> None:
     for at, each in enumerate(given):
         if is_sparse(each) or kind_of_device(each) != home:
             what = "sparse" if is_sparse(each) else f"on {each.device}"
+            if home == "cuda" and what == "on cpu":
+                what += "; for tensors on the CPU, set CONSORT_NCCL_LIBRARY to libconsort_nccl.so"
             raise mistake(
                 f"nccl: {name} have to be {home} dense tensors, and {name}[{at}] is {what}"
             )
