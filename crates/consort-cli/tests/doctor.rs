@@ -213,6 +213,25 @@ fn an_engine_that_is_asked_for_and_cannot_be_used_is_bad_and_says_why() {
 }
 
 #[test]
+fn variables_are_listed_and_only_those_that_are_good_called_so() {
+    let listed = |name: &str, value: &str| {
+        let output = doctor(&["--json"]).env(name, value).output().unwrap();
+        let line = find(&output, "variables", 0);
+        assert_eq!(line["what"], format!("every job here has {name}={value}"), "{line}");
+        line["verdict"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(listed("CONSORT_MPI_LIBRARY", ""), "good");
+    for (name, value) in [
+        ("CONSORT_MPI_LIBRARY", "/nowhere"),
+        ("CONSORT_CUDA_LIBRARY", "/nowhere"),
+        ("CONSORT_INTERFACE", "nosuch0"),
+        ("CONSORT_SECRET_FILE", "/nowhere"),
+    ] {
+        assert_eq!(listed(name, value), "note", "{name}");
+    }
+}
+
+#[test]
 fn a_folder_is_tested_without_leaving_anything_in_it() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("file://{}", folder.path().join("meet").display());

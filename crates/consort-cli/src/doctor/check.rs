@@ -36,7 +36,7 @@ pub(crate) fn all(facts: &Facts) -> Vec<Finding> {
     findings.push(clock::agreement(&facts.clock, facts.several_hosts));
     findings.push(files::temporary(&facts.files));
     findings.extend(files::secret(&facts.files));
-    findings.extend(variables::settings(&facts.variables));
+    findings.push(variables::settings(&facts.variables, &variables::faulty(facts)));
     findings.extend(variables::leftovers(&facts.variables));
     findings.push(engines::mpi(&facts.engines, &facts.variables));
     findings.push(engines::nccl(&facts.engines, &facts.variables));

@@ -2,60 +2,73 @@
 
 use consort::Engine;
 
+use crate::doctor::facts::Facts;
 use crate::doctor::finding::{Area, Finding};
 use crate::doctor::words;
 use crate::run::data_plane::{BACKEND, FAKE};
 use crate::run::inherited::check_known;
 
-/// What is set for consort, but for what others have findings about.
-pub(crate) fn settings(variables: &[(String, String)]) -> Option<Finding> {
+/// What is set for consort, and whether ranks take it. `faulty` are those that other findings call bad.
+pub(crate) fn settings(variables: &[(String, String)], faulty: &[&str]) -> Finding {
     let own = variables.iter().filter(|(name, _)| name.starts_with(OWN) && !is_given_by_run(name));
     let (known, unknown): (Vec<_>, Vec<_>) = own.partition(|(name, _)| is_setting(name));
     if !unknown.is_empty() {
         let names: Vec<&str> = unknown.iter().map(|(name, _)| name.as_str()).collect();
         let what = format!("{}: consort has no such setting", words::list(&names));
-        return Some(Finding::warning(
-            Area::Variables,
-            what,
-            format!("there are {}", words::list(&consort::VARIABLES)),
-        ));
+        let todo = format!("there are {}", words::list(&consort::VARIABLES));
+        return Finding::warning(Area::Variables, what, todo);
     }
     if known.is_empty() {
-        return Some(Finding::good(
+        return Finding::good(
             Area::Variables,
             "no CONSORT_ variable is set: everything at its default",
-        ));
+        );
     }
-    let judged: Vec<_> =
-        known.into_iter().filter(|(name, _)| !ELSEWHERE.contains(&name.as_str())).collect();
-    values(&judged)
+    values(&known, faulty)
 }
 
 /// Whether ranks take these values, and what comes of them.
-fn values(settings: &[&(String, String)]) -> Option<Finding> {
-    let is_set = |(_, value): &&&(String, String)| !value.is_empty();
-    let refusals = settings.iter().filter(is_set);
-    let refusals = refusals.filter_map(|(name, value)| check_known(name, value).err());
+fn values(settings: &[&(String, String)], faulty: &[&str]) -> Finding {
+    let judged = settings.iter().filter(|(name, value)| !value.is_empty() && !is_elsewhere(name));
+    let refusals = judged.filter_map(|(name, value)| check_known(name, value).err());
     let refusals: Vec<String> = refusals.collect();
     if !refusals.is_empty() {
-        return Some(Finding::bad(Area::Variables, refusals.join("; "), "correct it, or unset it"));
+        return Finding::bad(Area::Variables, refusals.join("; "), "correct it, or unset it");
     }
     let shown: Vec<String> =
         settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    if shown.is_empty() {
-        return None;
-    }
     let what = format!("every job here has {}", words::list(&shown));
     let is_fake =
         |(name, value): &&(String, String)| name == BACKEND && value == Engine::Fake.name();
-    Some(match settings.iter().any(is_fake) {
-        true => Finding::warning(
+    if settings.iter().any(is_fake) {
+        return Finding::warning(
             Area::Variables,
             format!("{what}: with fake {FAKE}"),
             "unset it, unless a program is to be tried as one of many ranks",
-        ),
-        false => Finding::good(Area::Variables, what),
-    })
+        );
+    }
+    if faulty.is_empty() {
+        return Finding::good(Area::Variables, what);
+    }
+    let todo = format!("of no use as it stands: {}; another line says why", words::list(faulty));
+    Finding::note(Area::Variables, what, todo)
+}
+
+/// Those of which other findings say that they are bad.
+pub(crate) fn faulty(facts: &Facts) -> Vec<&str> {
+    let Facts { network, files, engines, .. } = facts;
+    let is_faulty = |name: &str, value: &str| match name {
+        _ if value.is_empty() => false,
+        "CONSORT_INTERFACE" => network.choice.is_err(),
+        "CONSORT_SECRET_FILE" => files.secret.as_ref().is_some_and(|file| file.read.is_err()),
+        "CONSORT_MPI_LIBRARY" => engines.mpi.is_err(),
+        "CONSORT_NCCL_LIBRARY" | "CONSORT_CUDA_LIBRARY" => engines.nccl.is_err(),
+        BACKEND if value == Engine::Mpi.name() => engines.mpi.is_err(),
+        BACKEND if value == Engine::Nccl.name() => engines.nccl.is_err(),
+        _ => false,
+    };
+    let faulty = facts.variables.iter().filter(|(name, value)| is_faulty(name, value));
+    faulty.map(|(name, _)| name.as_str()).collect()
 }
 
 /// What other launchers have left, or have set because this is one of their ranks.
@@ -88,6 +101,10 @@ pub(crate) fn leftovers(variables: &[(String, String)]) -> Vec<Finding> {
 
 fn is_setting(name: &str) -> bool {
     consort::VARIABLES.contains(&name)
+}
+
+fn is_elsewhere(name: &str) -> bool {
+    ELSEWHERE.contains(&name)
 }
 
 fn is_given_by_run(name: &str) -> bool {
@@ -125,7 +142,7 @@ mod tests {
 
     #[test]
     fn settings_are_shown_and_a_misspelt_one_is_a_warning() {
-        let settings = |variables: &[(String, String)]| settings(variables).unwrap();
+        let settings = |variables: &[(String, String)]| settings(variables, &[]);
         let none = settings(&variables(&["PATH", "CONSORTIUM"]));
         assert_eq!(none.verdict, Verdict::Good);
         let set = [("CONSORT_LOG", "debug"), ("CONSORT_TIMEOUT", "9s"), ("CONSORT_JOB", "j")];
@@ -145,34 +162,47 @@ mod tests {
             ("CONSORT_TRANSPORT", "nonsense", "auto, shm or tcp"),
             ("CONSORT_ENCRYPT", "zz", "on or off"),
         ] {
-            let finding = settings(&[(name.to_owned(), value.to_owned())]).unwrap();
+            let finding = settings(&[(name.to_owned(), value.to_owned())], &[]);
             assert_eq!(finding.verdict, Verdict::Bad, "{finding:?}");
             let what = &finding.what;
             assert!(what.contains(&format!("{name}={value}")) && what.contains(words), "{what}");
         }
-        let empty = settings(&[("CONSORT_TIMEOUT".to_owned(), String::new())]).unwrap();
+        let empty = settings(&[("CONSORT_TIMEOUT".to_owned(), String::new())], &[]);
         assert_eq!(empty.verdict, Verdict::Good);
     }
 
     #[test]
     fn an_engine_that_computes_nothing_is_a_warning() {
-        let finding = settings(&[("CONSORT_BACKEND".to_owned(), "fake".to_owned())]).unwrap();
+        let finding = settings(&[("CONSORT_BACKEND".to_owned(), "fake".to_owned())], &[]);
         assert_eq!(finding.verdict, Verdict::Warning);
         assert!(finding.what.contains("nobody carries out calls"), "{}", finding.what);
     }
 
     #[test]
-    fn a_file_is_not_called_good_before_it_is_looked_at() {
-        let library = ("CONSORT_MPI_LIBRARY".to_owned(), "/nope".to_owned());
-        assert_eq!(settings(std::slice::from_ref(&library)), None);
-        let both = settings(&[library, ("CONSORT_LOG".to_owned(), "debug".to_owned())]).unwrap();
-        assert_eq!(both.what, "every job here has CONSORT_LOG=debug");
+    fn libraries_are_shown_as_everything_is() {
+        for (value, shown) in [("", "CONSORT_MPI_LIBRARY="), ("/x", "CONSORT_MPI_LIBRARY=/x")] {
+            let library = ("CONSORT_MPI_LIBRARY".to_owned(), value.to_owned());
+            let finding = settings(&[library], &[]);
+            assert_eq!(finding.verdict, Verdict::Good);
+            assert_eq!(finding.what, format!("every job here has {shown}"));
+        }
+    }
+
+    #[test]
+    fn what_another_finding_calls_bad_is_not_called_good() {
+        let set = [("CONSORT_SECRET_FILE", "/nope"), ("CONSORT_LOG", "debug")];
+        let set = set.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let finding = settings(&set, &["CONSORT_SECRET_FILE"]);
+        assert_eq!(finding.verdict, Verdict::Note);
+        assert!(finding.what.ends_with("CONSORT_SECRET_FILE=/nope and CONSORT_LOG=debug"));
+        let todo = finding.todo.unwrap();
+        assert_eq!(todo, "of no use as it stands: CONSORT_SECRET_FILE; another line says why");
     }
 
     #[test]
     fn the_value_of_an_unknown_variable_is_not_shown() {
         let odd = [("CONSORT_PASSWORD".to_owned(), "hunter2".to_owned())];
-        let finding = settings(&odd);
+        let finding = settings(&odd, &[]);
         assert!(!format!("{finding:?}").contains("hunter2"));
     }
 
