@@ -29,8 +29,9 @@ fn check_variable(name: &str, value: &str, settings: &Settings) -> Result<(), St
         _ if settings.data_plane.sets(name) => Ok(()),
         _ if VARIABLES.contains(&name) => check_known(name, value),
         _ => {
-            let known = VARIABLES.join(", ");
-            Err(format!("{name} is set, which is not known: unset it; there are {known}"))
+            let (known, meant) = (VARIABLES.join(", "), meant_by(name));
+            let meant = meant.map(|meant| format!(" (did you mean {meant}?)")).unwrap_or_default();
+            Err(format!("{name} is set, which is not known{meant}: unset it; there are {known}"))
         }
     }
 }
@@ -47,6 +48,29 @@ pub(crate) fn check_known(name: &str, value: &str) -> Result<(), String> {
         _ => check_value(name, value),
     };
     outcome.map_err(|why| format!("{name}={value} is set, which ranks refuse: {why}"))
+}
+
+/// The variable that is spelt almost like this one, if there is one.
+pub(crate) fn meant_by(name: &str) -> Option<&'static str> {
+    let name = name.strip_prefix(OURS)?;
+    let near = VARIABLES.into_iter().map(|known| (distance(name, &known[OURS.len()..]), known));
+    let (distance, known) = near.min()?;
+    (distance <= 2 && 2 * distance < name.len()).then_some(known)
+}
+
+/// How many letters have to be put in, left out or changed to make one of the other.
+fn distance(one: &str, other: &str) -> usize {
+    // How far what was looked at of the one is from each beginning of the other.
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, letter) in one.bytes().enumerate() {
+        let mut corner = std::mem::replace(&mut row[0], at + 1);
+        for (place, its) in other.bytes().enumerate() {
+            let changed = corner + usize::from(letter != its);
+            corner = row[place + 1];
+            row[place + 1] = changed.min(corner + 1).min(row[place] + 1);
+        }
+    }
+    row[other.len()]
 }
 
 const OURS: &str = "CONSORT_";
@@ -70,10 +94,26 @@ mod tests {
             ("CONSORT_ENCRYPT", "maybe", "on or off"),
             ("CONSORT_ALGORITHM", "rings", "flat, ring"),
             ("CONSORT_DEBUG", "all", "off, info or detail"),
-            ("CONSORT_TIMEOU", "5s", "there are CONSORT_RDZV"),
+            ("CONSORT_TIMEOU", "5s", "(did you mean CONSORT_TIMEOUT?): unset it; there are"),
+            ("CONSORT_PASSWORD", "5s", "unset it; there are CONSORT_RDZV"),
         ] {
             let refusal = refusal(name, value, "p").expect(name);
             assert!(refusal.starts_with(name) && refusal.contains(words), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn a_variable_is_taken_for_a_misspelt_one_if_few_letters_differ() {
+        for (name, meant) in [
+            ("CONSORT_BACKENDS", Some("CONSORT_BACKEND")),
+            ("CONSORT_INTERFAEC", Some("CONSORT_INTERFACE")),
+            ("CONSORT_NCL_LIBRARY", Some("CONSORT_NCCL_LIBRARY")),
+            ("CONSORT_LOGS", Some("CONSORT_LOG")),
+            ("CONSORT_HOST", None),
+            ("CONSORT_PASSWORD", None),
+            ("CONSORT_", None),
+        ] {
+            assert_eq!(meant_by(name), meant, "{name}");
         }
     }
 

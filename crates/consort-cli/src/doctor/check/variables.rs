@@ -6,7 +6,7 @@ use crate::doctor::facts::Facts;
 use crate::doctor::finding::{Area, Finding};
 use crate::doctor::words;
 use crate::run::data_plane::{BACKEND, FAKE};
-use crate::run::inherited::check_known;
+use crate::run::inherited::{check_known, meant_by};
 
 /// What is set for consort, and whether ranks take it. `faulty` are those that other findings call bad.
 pub(crate) fn settings(variables: &[(String, String)], faulty: &[&str]) -> Finding {
@@ -15,7 +15,12 @@ pub(crate) fn settings(variables: &[(String, String)], faulty: &[&str]) -> Findi
     if !unknown.is_empty() {
         let names: Vec<&str> = unknown.iter().map(|(name, _)| name.as_str()).collect();
         let what = format!("{}: consort has no such setting", words::list(&names));
-        let todo = format!("there are {}", words::list(&consort::VARIABLES));
+        let meant: Vec<&str> = names.into_iter().filter_map(meant_by).collect();
+        let there = format!("there are {}", words::list(&consort::VARIABLES));
+        let todo = match &meant[..] {
+            [] => there,
+            meant => format!("did you mean {}? {there}", words::list(meant)),
+        };
         return Finding::warning(Area::Variables, what, todo);
     }
     if known.is_empty() {
@@ -151,7 +156,10 @@ mod tests {
         let misspelt = settings(&variables(&["CONSORT_LOG", "CONSORT_INTERFAEC"]));
         assert_eq!(misspelt.verdict, Verdict::Warning);
         assert!(misspelt.what.starts_with("CONSORT_INTERFAEC:"));
-        assert!(misspelt.todo.unwrap().contains("CONSORT_INTERFACE"));
+        let todo = misspelt.todo.unwrap();
+        assert!(todo.starts_with("did you mean CONSORT_INTERFACE? there are CONSORT_"), "{todo}");
+        let strange = settings(&variables(&["CONSORT_PASSWORD"]));
+        assert!(strange.todo.unwrap().starts_with("there are CONSORT_"));
     }
 
     #[test]
