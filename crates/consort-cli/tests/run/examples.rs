@@ -78,7 +78,7 @@ fn the_program_with_numbers_on_devices_says_what_there_has_to_be() {
     command.args(["run", "-n", "2", "--", &example("consort", "devices")]);
     let run = Launch::command(command).finish_cleanly();
     assert_eq!(run.code, 1, "{run:?}");
-    let said = "Error: there is no CUDA driver here (/nowhere/libcuda.so.1: cannot open";
+    let said = "the CUDA driver that is named cannot be loaded (/nowhere/libcuda.so.1: cannot open";
     assert!(run.stderr.contains(said), "{run:?}");
 }
 
