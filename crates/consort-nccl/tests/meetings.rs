@@ -10,7 +10,8 @@ use std::time::Duration;
 use consort_nccl::api::communicators::*;
 use consort_nccl::raw::Handle;
 use consort_nccl::{Status, UniqueId};
-use consort_testkit::{Ranks, await_threads, ranks};
+use consort_testkit::{Ranks, await_threads, limit, ranks, used_addresses};
+use rustix::process::Resource;
 
 use support::*;
 
@@ -95,6 +96,30 @@ fn who_has_come_later_than_the_one_that_made_the_id_hears_who_is_missing() {
         }
     })
     .expect_all();
+}
+
+/// Each of two ranks of a process maps the memory of both.
+#[test]
+fn where_addresses_are_scarce_ranks_of_one_process_meet_and_meet_again() {
+    ranks(1, |_| {
+        limit(Resource::As, Some(used_addresses() + (16 << 30)));
+        let comms = [2, 3, 2].map(all_here);
+        assert_eq!(comms.iter().map(Vec::len).sum::<usize>(), 7);
+        comms.into_iter().flatten().for_each(|comm| ok(ncclCommDestroy(comm)));
+    });
+}
+
+#[test]
+fn where_addresses_are_scarce_a_process_is_in_several_meetings_with_others() {
+    ranks(2, |ctx| {
+        limit(Resource::As, Some(used_addresses() + (16 << 30)));
+        let comms = ["first", "second", "third"].map(|name| {
+            let (id, mut comm) = (share(ctx, 0, name), Handle::NULL);
+            ok(ncclCommInitRank(out(&mut comm), 2, id, ctx.rank() as c_int));
+            comm
+        });
+        comms.into_iter().for_each(|comm| ok(ncclCommDestroy(comm)));
+    });
 }
 
 /// The thread of a store.

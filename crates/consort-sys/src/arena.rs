@@ -130,11 +130,12 @@ impl Arena {
         Ok(Self { shared: Arc::new(Shared { map, owner: None }) })
     }
 
-    /// How large to make the arenas of a host with so many ranks: as its memory, or what this
-    /// process's control group may have of it. Each rank maps the arenas of all, so where
-    /// addresses are scarce it is less.
-    pub fn default_size(ranks: usize) -> usize {
-        size::of_machine(ranks)
+    /// How large to make the arenas of a host with so many ranks, of whom so many are `together` in the
+    /// process that has the most: as its memory, or what this process's control group may have of it.
+    /// Each rank maps the arenas of all, so where addresses are scarce it is less: half of those that
+    /// are left.
+    pub fn default_size(ranks: usize, together: usize) -> usize {
+        size::of_machine(ranks, together)
     }
 
     /// How many bytes can be addressed. Far fewer may be committed.

@@ -110,7 +110,7 @@ impl Neighbourhood {
 
     fn settle_with(round: &Round<'_>, with_hatches: bool) -> Result<Settled> {
         let (me, ranks) = (round.me, round.here.len());
-        let arena = Arena::create(AGREEMENT, Arena::default_size(ranks))?;
+        let arena = Arena::create(AGREEMENT, Arena::default_size(ranks, round.most_together()))?;
         Parting::first_in(&arena)?;
         let place = Place::take(&arena, ranks)?;
         let mut neighbours = BTreeMap::new();

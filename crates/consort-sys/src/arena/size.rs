@@ -1,18 +1,22 @@
 //! How large an arena is.
 
+use std::path::Path;
+
 use rustix::process::Resource;
 
 use super::error::ArenaError;
 use crate::memory::Memory;
+use crate::root::Root;
 
 /// The size of a page.
 pub(super) fn page() -> usize {
     rustix::param::page_size()
 }
 
-/// What each of so many ranks on this machine should make.
-pub(super) fn of_machine(ranks: usize) -> usize {
-    default_size(Memory::here().limit(), limit(Resource::As), ranks)
+/// What each of so many ranks on this machine should make, of whom so many at most are in one process.
+pub(super) fn of_machine(ranks: usize, together: usize) -> usize {
+    let addresses = limit(Resource::As).saturating_sub(used_addresses());
+    default_size(Memory::here().limit(), addresses, ranks, together)
 }
 
 /// The sizes to try in turn for an arena of at least so many bytes: fewer and fewer, but not too
@@ -27,10 +31,11 @@ pub(super) fn of_peer(bytes: u64) -> Option<usize> {
     sane.then_some(bytes as usize)
 }
 
-/// Addresses are for all arenas together, and for the rest of the program at least as many.
-fn default_size(memory: u64, addresses: u64, ranks: usize) -> usize {
-    let ranks = ranks.max(1) as u64;
-    let shared = (addresses / 2 / ranks).min(ADDRESSES / ranks);
+/// Of the addresses that are left, half are for all arenas together, and the others for the rest of the
+/// program and for the arenas of its next groups. Each rank of a process maps the arenas of all ranks.
+fn default_size(memory: u64, addresses: u64, ranks: usize, together: usize) -> usize {
+    let mappings = (ranks.max(1) as u64).saturating_mul(together.max(1) as u64);
+    let shared = (addresses / 2).min(ADDRESSES) / mappings;
     let wanted = memory.max(1).next_multiple_of(GIB).min(shared).max(LEAST as u64);
     usize::try_from(wanted).unwrap_or(MOST)
 }
@@ -54,6 +59,14 @@ fn limit(resource: Resource) -> u64 {
     rustix::process::getrlimit(resource).current.unwrap_or(u64::MAX)
 }
 
+/// How many addresses this process has given away: all of them count, whether or not they are used. None where the
+/// system does not tell.
+fn used_addresses() -> u64 {
+    let pages = Root(Path::new("/")).text("proc/self/statm");
+    let pages = pages.as_ref().and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
+    pages.unwrap_or_default().saturating_mul(page() as u64)
+}
+
 const GIB: u64 = 1 << 30;
 /// Arenas are whole huge pages.
 pub(super) const STEP: usize = 2 << 20;
@@ -69,15 +82,38 @@ mod tests {
 
     #[test]
     fn an_arena_is_as_large_as_the_memory_in_whole_gibibytes() {
-        assert_eq!(default_size(23 * GIB + 5, u64::MAX, 8) as u64, 24 * GIB);
-        assert_eq!(default_size(0, u64::MAX, 8) as u64, GIB);
+        assert_eq!(default_size(23 * GIB + 5, u64::MAX, 8, 1) as u64, 24 * GIB);
+        assert_eq!(default_size(0, u64::MAX, 8, 8) as u64, GIB);
     }
 
     #[test]
     fn many_ranks_share_the_addresses_there_are() {
-        assert_eq!(default_size(4 << 40, u64::MAX, 128) as u64, 512 * GIB);
-        assert_eq!(default_size(64 * GIB, 32 * GIB, 4) as u64, 4 * GIB);
-        assert_eq!(default_size(64 * GIB, GIB, 64), LEAST);
+        assert_eq!(default_size(4 << 40, u64::MAX, 128, 1) as u64, 512 * GIB);
+        assert_eq!(default_size(64 * GIB, 32 * GIB, 4, 1) as u64, 4 * GIB);
+        assert_eq!(default_size(64 * GIB, GIB, 64, 1), LEAST);
+    }
+
+    /// Of these ranks a process has 1, 2 or all, and its groups come one after the other.
+    #[test]
+    fn what_the_ranks_of_a_process_map_leaves_as_many_addresses_as_it_takes() {
+        for (ranks, together) in [(1, 1), (4, 1), (4, 2), (4, 4), (0, 0), (1 << 40, 1 << 40)] {
+            let mut left = 512 * GIB;
+            for _ in 0..3 {
+                let size = default_size(256 * GIB, left, ranks, together);
+                if size == LEAST {
+                    break;
+                }
+                let mapped = size as u64 * (ranks.max(1) * together.max(1)) as u64;
+                assert!(mapped <= left / 2, "{ranks} ranks, {together} of them together");
+                left -= mapped;
+            }
+        }
+        assert_eq!(default_size(64 * GIB, 0, 2, 2), LEAST);
+    }
+
+    #[test]
+    fn this_process_has_given_addresses_away() {
+        assert!(used_addresses() > page() as u64);
     }
 
     #[test]

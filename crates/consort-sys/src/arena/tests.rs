@@ -216,6 +216,6 @@ fn more_than_the_machine_has_is_an_error_that_says_so() {
 #[test]
 fn the_default_is_at_least_the_memory_there_is() {
     let memory = crate::memory::Memory::here().limit() as usize;
-    assert!(Arena::default_size(1) >= memory);
-    assert!(Arena::create(AGREEMENT, Arena::default_size(4)).is_ok());
+    assert!(Arena::default_size(1, 1) >= memory);
+    assert!(Arena::create(AGREEMENT, Arena::default_size(4, 1)).is_ok());
 }

@@ -1,5 +1,6 @@
 //! The ranks of a host at their meeting: what they tell each other through the store.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use consort_store::{Deadline, Error as StoreError, Store, Swap};
@@ -33,6 +34,13 @@ impl<'a> Round<'a> {
         let host = &members[me as usize].host;
         let here = members.iter().filter(|member| member.host == *host).collect();
         Self { meeting, me, here, until }
+    }
+
+    /// How many of them the process has that has the most.
+    pub(super) fn most_together(&self) -> usize {
+        let mut counts = HashMap::new();
+        self.here.iter().for_each(|member| *counts.entry(member.process).or_insert(0) += 1);
+        counts.into_values().max().unwrap_or(1)
     }
 
     /// Tells the others.
