@@ -36,7 +36,8 @@ impl Region {
         if address == 0 && len > 0 {
             return Err(Failure::argument(format!("{name} is NULL, and has to have {len} bytes")));
         }
-        if address.checked_add(len).is_none_or(|end| isize::try_from(end).is_err()) {
+        let is_beyond = address.checked_add(len).is_none_or(|end| isize::try_from(end).is_err());
+        if is_beyond || len > MOST {
             let what = format!("{name} has {len} bytes, which are more than memory can be");
             return Err(Failure::argument(what));
         }
@@ -276,6 +277,8 @@ enum Given {
 static ALLOCATED: Mutex<BTreeMap<usize, Block>> = Mutex::new(BTreeMap::new());
 /// What windows have to begin with, too.
 pub(crate) const PAGE: usize = 4096;
+/// As many bytes as a process has addresses: a group counts on that when it numbers the parts of what it moves.
+const MOST: usize = 1 << 47;
 /// To look how much there is takes longer than to give less than this.
 const LOOK_FROM: usize = 1 << 20;
 
@@ -355,7 +358,11 @@ mod tests {
         let end = unsafe { Buffer::from_raw(ptr::without_provenance_mut(8)) };
         assert!(Region::new("sendbuff", null, 0).is_ok());
         assert!(Region::new("sendbuff", null, 1).unwrap_err().text.starts_with("sendbuff is NULL"));
-        assert!(Region::new("recvbuff", end, usize::MAX).is_err());
+        for len in [usize::MAX, isize::MAX as usize, 1 << 50, MOST + 1] {
+            let text = Region::new("recvbuff", end, len).unwrap_err().text;
+            assert!(text.ends_with("bytes, which are more than memory can be"), "{text}");
+        }
+        assert!(Region::new("recvbuff", end, MOST).is_ok());
         let region = Region::new("buff", end, 10).unwrap();
         assert_eq!(region.part(4, 6), Some(Region { address: 12, len: 6 }));
         assert_eq!((region.part(4, 7), region.part(usize::MAX, 2)), (None, None));

@@ -64,6 +64,29 @@ fn handles_that_lead_nowhere_are_refused() {
     ok(consortStreamSynchronize(NOW));
 }
 
+/// Nobody numbers the parts of so much.
+#[test]
+fn counts_that_no_memory_has_end_no_communicator() {
+    let comms = all_here(2);
+    let (comm, dtype) = (comms[0], code::<u8>());
+    let mut numbers = [0_u8; 8];
+    let (from, to) = (read(&[0_u8; 8]), write(&mut numbers));
+    let refused = |status| fails(status, BAD, "more than memory");
+    for count in [1 << 50, 1 << 61] {
+        refused(ncclAllReduce(from, to, count, dtype, SUM, comm, NOW));
+        refused(ncclAllGather(from, to, count, dtype, comm, NOW));
+        refused(ncclReduceScatter(from, to, count, dtype, SUM, comm, NOW));
+        refused(ncclGather(from, to, count, dtype, 0, comm, NOW));
+        refused(ncclGather(from, to, count, dtype, 1, comm, NOW));
+        refused(ncclSend(from, count, dtype, 1, comm, NOW));
+        refused(ncclRecv(to, count, dtype, 1, comm, NOW));
+    }
+    std::thread::scope(|scope| {
+        comms.iter().for_each(|&comm| drop(scope.spawn(move || counts_all(comm))));
+    });
+    comms.into_iter().for_each(|comm| ok(ncclCommDestroy(comm)));
+}
+
 #[test]
 fn arguments_are_told_by_their_names() {
     let comm = alone();
@@ -80,6 +103,7 @@ fn arguments_are_told_by_their_names() {
     fails(reduce(input, output, 8, dtype, -1), BAD, "op is -1");
     fails(reduce(input, output, usize::MAX, dtype, SUM), BAD, "count is");
     fails(reduce(input, output, usize::MAX / 8, dtype, SUM), BAD, "more than memory");
+    fails(reduce(input, output, 1 << 50, dtype, SUM), BAD, "more than memory");
     let shifted = write(&mut numbers[1..]);
     fails(reduce(output, shifted, 7, dtype, SUM), BAD, "overlaps");
     let broadcast = |from, to| ncclBroadcast(from, to, 7, dtype, 0, comm, NOW);
