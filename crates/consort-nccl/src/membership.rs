@@ -188,8 +188,8 @@ pub(crate) fn why_not(error: consort::Error) -> Failure {
         consort::Error::Store(StoreError::Unreachable { .. }) => {
             let failure = Failure::from(error);
             let text = format!(
-                "{}; the process that made the id has ended, has given its meeting up, or cannot be reached from \
-                 here: an id is good for one meeting",
+                "{}; the process that made the id has ended or stands still, has given its meeting up, or cannot be \
+                 reached from here: an id is good for one meeting",
                 failure.text
             );
             Failure { text, ..failure }

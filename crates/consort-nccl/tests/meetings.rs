@@ -33,8 +33,8 @@ fn a_process_gives_up_the_stores_of_meetings_that_have_failed() {
             fail_to_meet(2, id, 0, Status::TIMEOUT, "missing rank 1");
         }
         await_threads(STORE, 1);
-        let gone = "the process that made the id has ended, has given its meeting up, or cannot be reached from \
-                    here: an id is good for one meeting";
+        let gone = "the process that made the id has ended or stands still, has given its meeting up, or cannot be \
+                    reached from here: an id is good for one meeting";
         fail_to_meet(2, ids[0], 1, Status::REMOTE_ERROR, gone);
         fail_to_meet(2, unused, 0, Status::TIMEOUT, "missing rank 1");
     })

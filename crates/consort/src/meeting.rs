@@ -6,6 +6,7 @@ mod claim;
 mod lobby;
 mod lost;
 mod processors;
+mod timely;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -30,6 +31,7 @@ pub(crate) use self::lobby::{Lobby, Ticket, Welcome};
 use self::lost::Lost;
 pub(crate) use self::processors::Processors;
 use self::processors::cores;
+use self::timely::Timely;
 use crate::backend::check_equipment;
 use crate::builder::{Invitation, Listening};
 use crate::card::Card;
@@ -91,15 +93,24 @@ pub(crate) fn hold(invitation: &Invitation, exits: Vec<Arc<Own<Exit>>>) -> Resul
     let using = format_args!("using {interface} ({address}): {reason}");
     invitation.debug.say(invitation.rank, using);
 
-    let Rooms { meeting, program, .. } = Rooms::new(invitation, store.clone());
+    let Rooms { program, .. } = Rooms::new(invitation, store.clone());
+    let timely = remote.as_ref().map(|remote| {
+        let place = remote.hasty.place();
+        Arc::new(Timely::new(store.clone(), place, until))
+    });
+    let here: Arc<dyn Store> = match &timely {
+        Some(timely) => timely.clone(),
+        None => store.clone(),
+    };
+    let Rooms { meeting, .. } = Rooms::new(invitation, here);
     let mut attendance = Attendance::sign(&meeting, invitation.rank, invitation.world)?;
     take_place(&meeting, invitation)?;
     let hasty = remote.as_ref().map_or(store, |remote| Arc::new(remote.hasty.clone()));
     let Rooms { meeting: registry, lobby, .. } = Rooms::new(invitation, hasty);
     // From here on even a failed meeting is left in order.
-    let exit = remote.map(|Remote { server, .. }| {
+    let exit = remote.zip(timely).map(|(Remote { server, .. }, meeting)| {
         let (hasty, world) = (registry.clone(), i64::from(invitation.world));
-        Arc::new(Own::new(Exit { hasty, world, server }))
+        Arc::new(Own::new(Exit { hasty, world, server, meeting }))
     });
     let cards = exchange(invitation, &meeting, &mut attendance, choice.address, until)?;
     // All want it, and are here: they begin it together.
@@ -226,12 +237,18 @@ pub(crate) struct Exit {
     world: i64,
     /// Rank 0's, if no launcher holds the store: the store ends with this process.
     server: Option<Server>,
+    /// As it was when the ranks met.
+    meeting: Arc<Timely<Arc<dyn Store>>>,
 }
 
 impl Drop for Exit {
     /// Whoever holds the store leaves last, so that the others' last words can still be heard;
-    /// but it does not wait long for those who may have died.
+    /// but it does not wait long for those who may have died. Where the ranks have not met because the
+    /// store did not answer, nobody waits for it once more.
     fn drop(&mut self) {
+        if self.meeting.is_lost() {
+            return;
+        }
         let until = Deadline::after(LINGER);
         let Ok(mut left) = self.hasty.add(LEFT, 1) else { return };
         while self.server.is_some() && left < self.world {

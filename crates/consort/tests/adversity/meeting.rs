@@ -123,5 +123,58 @@ fn a_rank_killed_between_its_card_and_its_door_is_named_by_all_soon() {
     }
 }
 
+/// Rank 1 stands still after it has shown its card, so that the others wait for what it tells those of its
+/// host, when the process that holds the store does, too.
+#[test]
+fn whose_store_stands_still_in_the_middle_of_a_meeting_hears_so_when_the_time_is_up() {
+    let mut job = Ranks::new(4).start(|ctx| {
+        let secret: Secret = ctx.told::<String>("secret").parse().unwrap();
+        if ctx.rank() == STORE {
+            let server = Server::start("127.0.0.1:0".parse().unwrap(), &secret).unwrap();
+            std::fs::write(ctx.dir().join("port"), server.address().port().to_string()).unwrap();
+            ctx.reach("serves");
+            return ctx.told("nothing");
+        }
+        let port: String = ctx.told("port");
+        if ctx.rank() != 1 {
+            let _: bool = ctx.told("rank 1 stands");
+        }
+        let address = format!("tcp://127.0.0.1:{port}?rank={}&world={STORE}", ctx.rank());
+        let builder = Builder::new().address(&address).unwrap().timeout(SHORT).secret(secret);
+        let started = Instant::now();
+        (builder.init().unwrap_err().to_string(), started.elapsed())
+    });
+    let secret = Secret::generate().unwrap();
+    job.tell("secret", &secret.to_hex());
+    job.await_point(STORE, "serves");
+    let port = std::fs::read_to_string(job.dir().join("port")).unwrap();
+    job.tell("port", &port);
+    let until = Deadline::after(LONG);
+    let store = TcpStore::connect(format!("127.0.0.1:{port}"), &secret, until).unwrap();
+    while store.queue_len("job/0/meeting/shown").unwrap() == 0 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    job.stop(1);
+    job.tell("rank 1 stands", &true);
+    store.wait(&["job/0/meeting/bell/0", "job/0/meeting/bell/2"], until).unwrap();
+    job.stop(STORE);
+    [0, 2].into_iter().for_each(|rank| job.await_end(rank));
+    [1, STORE].into_iter().for_each(|rank| job.kill(rank));
+    let outcomes = job.wait();
+    for rank in [0, 2] {
+        let Outcome::Done((error, took)) = &outcomes[rank] else { panic!("{:?}", outcomes[rank]) };
+        let silent = format!("cannot reach the store at 127.0.0.1:{port} after ");
+        assert!(error.starts_with(&silent), "{error}");
+        assert!(error.ends_with("as when the process that holds it is stopped"), "{error}");
+        // It has two seconds to answer what it is asked at the end.
+        let most = SHORT + Duration::from_secs(2);
+        assert!((SHORT..most + Duration::from_secs(2)).contains(took), "{error}: {took:?}");
+    }
+}
+
+/// The rank whose process holds the store, and is none of the world.
+const STORE: u32 = 3;
+/// Time enough to come so far, and less than waiting for the store twice takes.
+const SHORT: Duration = Duration::from_secs(5);
 /// Somebody who has not come is waited for so long.
 const BRIEF: Duration = Duration::from_secs(10);
