@@ -104,7 +104,7 @@ fn keep() {
     while matches!(*wait(lock(), NAP, |stage| matches!(stage, Stage::Begun(_))), Stage::Begun(_)) {
         // If it fails, those find out who need it.
         let _ = mpi.table.poke(mpi.world);
-        parting::look_after();
+        parting::look_after(false);
     }
     set(Stage::Resting);
     let resting = CHANGED.wait_while(lock(), |stage| matches!(stage, Stage::Resting));

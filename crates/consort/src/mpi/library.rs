@@ -111,9 +111,10 @@ impl Mpi {
     }
 }
 
-/// Whether Open MPI's launcher has started this process.
+/// Whether Open MPI's launcher has started this process, and none that MPICH knows below it, as `consort run` is.
 fn is_started_by_open_mpi() -> bool {
-    std::env::var_os("OMPI_COMM_WORLD_SIZE").is_some()
+    let is_set = |name: &str| std::env::var_os(name).is_some();
+    is_set("OMPI_COMM_WORLD_SIZE") && !["PMI_FD", "PMI_PORT"].into_iter().any(is_set)
 }
 
 /// Whether an MPI that says this of itself may know that launcher, which speaks PMIx. MPICH ends the process if it does not

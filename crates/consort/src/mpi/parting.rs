@@ -16,21 +16,23 @@ pub(crate) type Parting = Box<dyn FnMut() -> bool + Send>;
 /// after it later but who leaves another group.
 pub(crate) fn part(mut parting: Parting, is_guest: bool) {
     lock().count += 1;
-    look_after();
     let began = Instant::now();
     while !parting() {
         if !is_guest || began.elapsed() >= PATIENCE {
-            return lock().idle.push(Idle::new(parting, Instant::now()));
+            lock().idle.push(Idle::new(parting, Instant::now()));
+            return look_after(is_guest);
         }
         thread::sleep(NAP);
     }
     end(parting, drop);
+    look_after(is_guest);
 }
 
-/// Lets go of those for which nothing more comes, as far as it is time to look after them.
-pub(super) fn look_after() {
+/// Lets go of those for which nothing more comes, as far as it is time to look after them; or of all, if this may be the last
+/// look.
+pub(super) fn look_after(is_last: bool) {
     let now = Instant::now();
-    visit(|it| it.is_due(now), drop);
+    visit(|it| is_last || it.is_due(now), drop);
 }
 
 /// Has all that is on its way received, but waits no longer than that: all others have sent what they had to send, and MPI
