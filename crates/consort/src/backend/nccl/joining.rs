@@ -158,7 +158,9 @@ fn await_word(control: &Group) {
 pub(super) enum Lack {
     /// It cannot.
     Own(String),
-    /// NCCL has not come back in time, or says that another rank is at fault: whose fault it is nobody knows yet.
+    /// NCCL says that another rank cannot, which may be about to say so itself.
+    Others(String),
+    /// NCCL has not come back in time, which may be any rank's fault.
     Time(String),
 }
 
@@ -171,12 +173,15 @@ impl Lack {
     pub(super) fn in_time(error: &Failed, until: Deadline) -> Self {
         use nccl::Error::{Deadline, GivenUp};
         let Failed::Nccl(of_nccl) = error else { return Self::of(error) };
-        let is_late = match of_nccl {
-            GivenUp { .. } | Deadline { .. } => until.has_passed(),
-            // Its own time is up, or it is another rank's error that it tells of.
-            _ => matches!(of_nccl.code(), Some(Code::TIMEOUT | Code::REMOTE_ERROR)),
-        };
-        if is_late { Self::Time(error.to_string()) } else { Self::of(error) }
+        match (of_nccl, of_nccl.code()) {
+            (GivenUp { .. } | Deadline { .. }, _) if until.has_passed() => {
+                Self::Time(error.to_string())
+            }
+            // Its own clock may be a moment ahead.
+            (_, Some(Code::TIMEOUT)) => Self::Time(error.to_string()),
+            (_, Some(Code::REMOTE_ERROR)) => Self::Others(error.to_string()),
+            _ => Self::of(error),
+        }
     }
 }
 
@@ -210,16 +215,24 @@ pub(super) fn agreed<T>(
     let agreed = match made {
         Ok(made) => all_in_time((control, until), call, Ok(made), undo),
         Err(Lack::Time(reason)) => all_in_time((control, until), call, Err(reason), undo),
-        Err(Lack::Own(reason)) => {
-            control.abort(&reason);
-            // Another may have been first.
-            Err(control.error().unwrap_or(Error::Argument(reason)))
+        Err(Lack::Own(reason)) => Err(give_word(control, reason)),
+        Err(Lack::Others(reason)) => {
+            await_word(control);
+            Err(give_word(control, reason))
         }
     };
     agreed.map_err(|error| match error {
         Error::Aborted { group, by, reason } => Error::PeerUnable { group, rank: by, call, reason },
         other => other,
     })
+}
+
+/// Tells the others why all have to give up.
+#[cold]
+fn give_word(control: &Group, reason: String) -> Error {
+    control.abort(&reason);
+    // Another may have been first.
+    control.error().unwrap_or(Error::Argument(reason))
 }
 
 /// What this rank has made in time, or why it has not, if all have made theirs in time.
