@@ -32,6 +32,11 @@ impl<S: Store> Timely<S> {
         self.lost.get().is_some()
     }
 
+    /// Whether it does not answer what is asked now: what was asked just before the time was up has had less than a moment.
+    fn is_silent(&self) -> bool {
+        self.store.check(&["anything"]).is_err()
+    }
+
     fn out_of_reach(&self, waited: Duration) -> Error {
         let reason = "it does not answer any more, as when the process that holds it is stopped";
         Error::Unreachable { address: self.place.clone(), waited, reason: reason.to_owned() }
@@ -43,9 +48,12 @@ impl<S: Store> Store for Timely<S> {
         if let Some(waited) = self.lost.get() {
             return Err(self.out_of_reach(*waited));
         }
+        let was_late = self.until.has_passed();
         match self.store.call(request, until) {
             Err(Error::Timeout { missing, .. })
-                if missing.count == 0 && self.until.has_passed() =>
+                if missing.count == 0
+                    && self.until.has_passed()
+                    && (was_late || self.is_silent()) =>
             {
                 Err(self.out_of_reach(*self.lost.get_or_init(|| self.began.elapsed())))
             }
@@ -122,6 +130,6 @@ mod tests {
         store.set("another", b"value").unwrap();
     }
 
-    const SHORT: Duration = Duration::from_millis(300);
+    const SHORT: Duration = Duration::from_secs(2);
     const LONG: Duration = Duration::from_secs(60);
 }

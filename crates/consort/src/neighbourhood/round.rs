@@ -91,9 +91,12 @@ impl<'a> Round<'a> {
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         match self.await_keys(&keys) {
             Err(Error::Store(StoreError::Timeout { missing, .. })) if missing.count > 0 => {
-                let is_missing = |key: &&str| !matches!(self.meeting.check(&[*key]), Ok(true));
-                let members = keys.iter().zip(&self.here).filter(|(key, _)| is_missing(key));
-                let ranks = members.map(|(_, member)| member.rank.get()).collect();
+                let mut ranks = Vec::new();
+                for (key, member) in keys.iter().zip(&self.here) {
+                    if !self.meeting.check(&[*key])? {
+                        ranks.push(member.rank.get());
+                    }
+                }
                 let (waited, turned_away) = (start.elapsed(), Vec::new());
                 Err(PassError::Missing { ranks, waited, turned_away }.into())
             }
