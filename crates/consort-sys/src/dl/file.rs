@@ -29,7 +29,9 @@ pub(super) fn behind_script(path: &Path) -> Option<PathBuf> {
     let rest = rest.trim_start().strip_prefix('(')?;
     let library = rest.split([' ', ',', ')']).find(|word| !word.is_empty())?;
     let beside = folder.join(library);
-    Some(if beside.is_file() { beside } else { library.into() })
+    // One without a folder may be where the system looks.
+    let is_elsewhere = !beside.is_file() && !library.contains('/');
+    Some(if is_elsewhere { library.into() } else { beside })
 }
 
 /// Whether a name says where the file is: one without a folder is not looked for in this process's own.
@@ -56,14 +58,20 @@ fn end_of_parts(file: &File) -> io::Result<Option<u64>> {
     let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte));
     let (table, each, count) =
         (number(&head[32..40]), number(&head[54..56]), number(&head[56..58]));
-    let mut parts = vec![0; (each * count) as usize];
+    if each != PART {
+        return Ok(None);
+    }
+    let mut parts = vec![0; (PART * count) as usize];
     file.read_exact_at(&mut parts, table)?;
-    let parts = parts.chunks_exact(each.max(PART) as usize);
-    let mapped = parts.filter(|part| number(&part[..4]) == MAPPED);
-    Ok(mapped.map(|part| number(&part[8..16]).saturating_add(number(&part[32..40]))).max())
+    let ends = parts.chunks_exact(PART as usize).filter_map(|part| {
+        let (kind, start, len) = (number(&part[..4]), number(&part[8..16]), number(&part[32..40]));
+        // One that is all zeros is nowhere in the file.
+        (kind == MAPPED && len > 0).then(|| start.saturating_add(len))
+    });
+    Ok(ends.max())
 }
 
-/// How long the description of a part is at least.
+/// How long the description of a part is.
 const PART: u64 = 56;
 /// The kind of those that are mapped (`PT_LOAD`).
 const MAPPED: u64 = 1;
