@@ -84,10 +84,7 @@ impl Pmi {
         let listener = Listener { hall, local_rank, rank, epoch, events };
         let (ours, (over, is_over)) = (Arc::new(ours), mpsc::channel());
         let talk = Talk { socket: ours.clone(), is_over };
-        let serve = move || {
-            listener.converse(&ours);
-            drop(over);
-        };
+        let serve = move || listener.converse(&ours, over);
         thread::Builder::new().name(format!("pmi {rank}")).spawn(serve)?;
         self.talks.borrow_mut().insert(local_rank, talk);
         Ok(Seat { socket, rank, world: self.hall.world })
@@ -164,9 +161,10 @@ enum Unserved {
 
 impl Listener {
     /// Answers the rank until it has nothing more to say. Who waits for it hears that it says nothing more, even if it
-    /// lives on.
-    fn converse(&self, socket: &UnixStream) {
+    /// lives on. The end `over` goes when all is heard: what follows may wait for the store.
+    fn converse(&self, socket: &UnixStream, over: Sender<Infallible>) {
         let unserved = self.serve(socket).err();
+        drop(over);
         let _ = socket.shutdown(Shutdown::Both);
         self.hall.miss(self.rank);
         if let Some(why) = unserved {
