@@ -37,11 +37,14 @@ impl Library {
     /// When none can; says of each why.
     pub fn open(candidates: impl IntoIterator<Item = PathBuf>) -> Result<Self, NotLoaded> {
         let mut tried = Vec::new();
-        for path in candidates {
-            let (path, loaded) = match (load(&path), behind_script(&path)) {
-                (Err(_), Some(library)) => (library.clone(), load(&library)),
-                (loaded, _) => (path, loaded),
-            };
+        for mut path in candidates {
+            let mut loaded = load(&path);
+            if loaded.is_err()
+                && let Some(library) = behind_script(&path)
+            {
+                path = library;
+                loaded = load(&path);
+            }
             match loaded {
                 Ok(handle) => return Ok(Self { handle, path }),
                 Err(reason) => tried.push((path, reason)),

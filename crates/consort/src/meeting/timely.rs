@@ -80,14 +80,18 @@ mod tests {
 
     use super::*;
 
-    /// Answers while it is told to.
+    /// Answers when it was told to; or what changes nothing, from the beginning.
     #[derive(Debug, Default)]
-    struct Moody(MemStore, OnceLock<()>);
+    struct Moody {
+        store: MemStore,
+        answers: OnceLock<()>,
+        only_changes_hang: bool,
+    }
 
     impl Store for Moody {
         fn call(&self, request: &Request<'_>, until: Deadline) -> Result<Reply, Error> {
-            if self.1.get().is_some() {
-                return self.0.call(request, until);
+            if self.answers.get().is_some() || self.only_changes_hang && !request.can_change() {
+                return self.store.call(request, until);
             }
             let waited = until.remaining().unwrap_or(LONG);
             thread::sleep(waited);
@@ -95,7 +99,7 @@ mod tests {
         }
 
         fn duplicate(&self) -> Result<Arc<dyn Store>, Error> {
-            self.0.duplicate()
+            self.store.duplicate()
         }
     }
 
@@ -112,15 +116,25 @@ mod tests {
             assert!((SHORT..LONG).contains(waited), "{error}");
         }
         assert!(store.is_lost());
-        store.store.1.set(()).unwrap();
+        store.store.answers.set(()).unwrap();
         assert!(store.set("key", b"value").is_err(), "it is not asked again");
+    }
+
+    #[test]
+    fn a_store_that_was_only_slow_when_the_time_was_up_is_not_given_up() {
+        let moody = Moody { only_changes_hang: true, ..Moody::default() };
+        let store = Timely::new(moody, "a:1".to_owned(), Deadline::after(SHORT));
+        let error = store.set("key", b"value").unwrap_err();
+        assert!(matches!(error, Error::Timeout { .. }), "{error}");
+        assert!(!store.is_lost());
+        assert!(!store.check(&["key"]).unwrap(), "it tells who is missing");
     }
 
     #[test]
     fn a_store_that_answers_is_asked_whatever_the_time() {
         let store = Timely::new(Moody::default(), "a:1".to_owned(), Deadline::after(SHORT));
         assert!(store.get("key", Deadline::now()).is_err());
-        store.store.1.set(()).unwrap();
+        store.store.answers.set(()).unwrap();
         store.set("key", b"value").unwrap();
         assert!(!store.is_lost());
         thread::sleep(SHORT);

@@ -113,7 +113,10 @@ impl Mpi {
 
 /// Whether Open MPI's launcher has started this process, and none that MPICH knows below it, as `consort run` is.
 fn is_started_by_open_mpi() -> bool {
-    let is_set = |name: &str| std::env::var_os(name).is_some();
+    is_nearest_open_mpi(|name| std::env::var_os(name).is_some())
+}
+
+fn is_nearest_open_mpi(is_set: impl Fn(&str) -> bool) -> bool {
     is_set("OMPI_COMM_WORLD_SIZE") && !["PMI_FD", "PMI_PORT"].into_iter().any(is_set)
 }
 
@@ -177,6 +180,16 @@ mod tests {
         assert!(!speaks_pmix(mpich));
         assert!(speaks_pmix(&format!("{mpich} --with-pmix=/usr")));
         assert!(speaks_pmix("Open MPI v6.0.0"));
+    }
+
+    #[test]
+    fn the_launcher_that_counts_is_the_nearest() {
+        let is_nearest = |set: &[&str]| is_nearest_open_mpi(|name| set.contains(&name));
+        assert!(is_nearest(&["OMPI_COMM_WORLD_SIZE"]));
+        // What runs below another inherits its variables.
+        assert!(!is_nearest(&["OMPI_COMM_WORLD_SIZE", "PMI_FD"]));
+        assert!(!is_nearest(&["OMPI_COMM_WORLD_SIZE", "PMI_PORT"]));
+        assert!(!is_nearest(&[]));
     }
 
     #[test]

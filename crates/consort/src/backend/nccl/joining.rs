@@ -300,3 +300,30 @@ const PATIENCE: Duration = Duration::from_secs(600);
 const GRACE: Duration = Duration::from_secs(2);
 /// How many bytes a reason may have.
 const TEXT: usize = 2048;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nccl::Failure;
+
+    /// What is made of an answer of NCCL's, a minute before the time is up and after it.
+    fn lacks(error: &nccl::Error) -> [Lack; 2] {
+        [Deadline::after(Duration::from_secs(60)), Deadline::now()]
+            .map(|until| Lack::in_time(&Failed::Nccl(error.clone()), until))
+    }
+
+    #[test]
+    fn only_what_is_this_ranks_own_fault_is_told_as_such() {
+        let failed = |code| {
+            let (text, last) = Default::default();
+            let failure = Failure { function: "ncclCommInitRank", code, text, last, rank: None };
+            lacks(&nccl::Error::Failed(Box::new(failure)))
+        };
+        assert!(matches!(failed(Code::TIMEOUT), [Lack::Time(_), Lack::Time(_)]));
+        assert!(matches!(failed(Code::REMOTE_ERROR), [Lack::Others(_), Lack::Others(_)]));
+        assert!(matches!(failed(Code::SYSTEM_ERROR), [Lack::Own(_), Lack::Own(_)]));
+        let reason = "the time is up".to_owned();
+        let given_up = nccl::Error::GivenUp { function: "ncclCommInitRank", rank: 0, reason };
+        assert!(matches!(lacks(&given_up), [Lack::Own(_), Lack::Time(_)]));
+    }
+}
